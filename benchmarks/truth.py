@@ -10,11 +10,14 @@ is promised: by `extrapolation`, or as not `calibrated`. Where fewer do, these r
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
+from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterator, Sequence
 
-__all__ = ["Found", "judge", "judge_cells", "main", "matching", "measure_table"]
+__all__ = ["OVERVIEW", "CellResult", "judge", "judge_cells", "main", "matching", "measure_table"]
 
 ERRORS = 3.0
 """Standard errors that a cell may be off by."""
@@ -72,7 +75,7 @@ def measure_table(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CellResult:
     """A promise in a cell, over all repeats.
 
     Attributes:
@@ -114,7 +117,7 @@ class Found:
         return f"{self.number_text} ± {error}{self.verdict}"
 
 
-def judge(cell: str, promise: str, measures: Sequence[Measure], warnings: float) -> Found:
+def judge(cell: str, promise: str, measures: Sequence[Measure], warnings: float) -> CellResult:
     """Judges what the repeats have found.
 
     A ratio is that of all repeats together, and its standard error that of its logarithm by a jackknife. No standard
@@ -141,14 +144,14 @@ def judge(cell: str, promise: str, measures: Sequence[Measure], warnings: float)
     wrong = {"both": abs(off), "least": -off, "most": off}[first.side]
     red = wrong > first.within and (first.within == 0.0 or wrong > ERRORS * error)
     verdict = ("~" if warnings >= WARNINGS else "!") if red else ""
-    return Found(cell, promise, number, aim, number * error if first.ratio else error, verdict, first.said)
+    return CellResult(cell, promise, number, aim, number * error if first.ratio else error, verdict, first.said)
 
 
 def _ratio(promised: float, found: float) -> float:
     return float(np.sqrt(max(promised, 1e-300) / max(found, 1e-300)))
 
 
-def judge_cells(reports: Sequence[Report], pattern: str) -> Iterator[Found]:
+def judge_cells(reports: Sequence[Report], pattern: str) -> Iterator[CellResult]:
     """What was found of all cells of some repeats of one table."""
     for cell in dict.fromkeys(name for each in reports for name in each["cells"]):
         if not matching(cell, pattern):
@@ -160,12 +163,21 @@ def judge_cells(reports: Sequence[Report], pattern: str) -> Iterator[Found]:
             yield judge(cell, promise, measures, float(np.mean(warnings)))
 
 
+@cache
+def _instrument() -> str:
+    """A digest of what draws the tables and measures the answers: another instrument keeps no reports."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("truth*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def matching(cell: str, pattern: str) -> bool:
     """Whether the name of a cell matches a pattern, in which ``*`` is any text and the end is free."""
     return fnmatch(cell, f"{pattern}*")
 
 
-def _shown(cells: Sequence[Found]) -> Iterator[str]:
+def _shown(cells: Sequence[CellResult]) -> Iterator[str]:
     """A table for each kind of answer: a line for each condition, a column for each promise."""
     for kind, of_kind in groupby(cells, lambda each: each.cell.partition("*")[0]):
         lines: dict[str, dict[str, str]] = {}
@@ -175,38 +187,30 @@ def _shown(cells: Sequence[Found]) -> Iterator[str]:
         yield table([kind, *promises], [[name, *(of.get(each, "") for each in promises)] for name, of in lines.items()])
 
 
-def _overview(cells: Sequence[Found]) -> Iterator[str]:
-    """Tables of all conditions: for each kind of answer the number of its first promise, and the worst verdict.
+OVERVIEW: dict[str, tuple[str, ...]] = {
+    "predictions": ("prediction", "raw", "function", "noise", "exceedance"),
+    "other": ("decide", "why", "worth asking", "counterfactual", "update", "prune", "onnx", "client", "ray"),
+    "totals": ("totals, sum", "totals, rows alike", "totals, mean", "totals, count_above", "totals, weighted"),
+    "classes": ("probabilities", "raw probabilities", "sets", "totals, count", "abstain"),
+    "outcomes": ("quality", "alarm", "adaptation"),
+}
+"""Tables of the overview: title → kinds of answers."""
 
-    Kinds of answers share a table if they have conditions in common; totals have tables of their own.
-    """
-    kinds: dict[str, dict[str, list[Found]]] = {}
+
+def _overview(cells: Sequence[CellResult]) -> Iterator[str]:
+    """Tables of all conditions: for each kind of answer the number of its first promise, and the worst verdict."""
+    promises: dict[tuple[str, str], list[CellResult]] = {}
     for each in cells:
         kind, _, condition = each.cell.partition("*")
-        kinds.setdefault(kind, {}).setdefault(condition, []).append(each)
-    tables: list[dict[str, dict[str, list[Found]]]] = []
-    for kind, of in kinds.items():
-        for others in tables:
-            if any(_are_totals(kind) == _are_totals(name) and each.keys() & of.keys() for name, each in others.items()):
-                others[kind] = of
-                break
-        else:
-            tables.append({kind: of})
-    for of_kinds in tables:
-        conditions = list(dict.fromkeys(name for of in of_kinds.values() for name in of))
-        lines = [[name, *(_in_short(of.get(name, ())) for of in of_kinds.values())] for name in conditions]
-        title = "totals" if _are_totals(next(iter(of_kinds))) else ""
-        yield table([title, *(kind.removeprefix(TOTALS) for kind in of_kinds)], lines)
+        promises.setdefault((kind, condition), []).append(each)
+    for title, kinds in OVERVIEW.items():
+        conditions = dict.fromkeys(condition for kind, condition in promises if kind in kinds)
+        lines = [[name, *(_in_short(promises.get((kind, name), ())) for kind in kinds)] for name in conditions]
+        if lines:
+            yield table([title, *(kind.removeprefix("totals, ") for kind in kinds)], lines)
 
 
-TOTALS = "totals, "
-
-
-def _are_totals(kind: str) -> bool:
-    return kind.startswith(TOTALS)
-
-
-def _in_short(promises: Sequence[Found]) -> str:
+def _in_short(promises: Sequence[CellResult]) -> str:
     if not promises:
         return ""
     verdicts = {each.verdict for each in promises}
@@ -232,7 +236,7 @@ def run(options: argparse.Namespace) -> Report:
             name,
             measure_service if name in SERVICE_CELLS else measure_table,
             (name, repeat, options.budget),
-            [sources(), options.budget],
+            [sources(), _instrument(), options.budget],
         )
         for repeat in range(options.repeats)
         for name in wanted

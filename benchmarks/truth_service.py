@@ -52,7 +52,7 @@ SERVICE_CELLS: Mapping[str, tuple[str, ...]] = {
 """Name of a job → its cells."""
 
 
-def _fitted(known: Known, repeat: int) -> Trained:
+def _fit(known: Known, repeat: int) -> Trained:
     options = make_options({"quick": True, "seed": repeat})
     return train(known.training.labelled(0), "y", options, reporter=Reporter())
 
@@ -61,8 +61,8 @@ def measure_service(name: str, repeat: int, _budget: float | None = None) -> Rep
     """What `benchmarks.truth.measure_table` reports, of a quick fit behind a service, or of streams of outcomes."""
     began, known = time.monotonic(), known_table("complete", repeat)
     with at_most_threads(1):
-        trained = _fitted(known, repeat)
-        measures = _served(known, trained) if name == "service" else _streams(known, trained, repeat)
+        trained = _fit(known, repeat)
+        measures = _service_measures(known, trained) if name == "service" else _stream_measures(known, trained, repeat)
     cells = {cell: {of: asdict(each) for of, each in found.items()} for cell, found in measures.items()}
     return {"cells": cells, "left_out": {}, "warnings": {}, "seconds": time.monotonic() - began}
 
@@ -71,7 +71,7 @@ def _equal(close: Bools) -> dict[str, Measure]:
     return {"equal": Measure(float(np.mean(close)), 1.0, within=0.0, count=close.size)}
 
 
-def _served(known: Known, trained: Trained) -> dict[str, dict[str, Measure]]:
+def _service_measures(known: Known, trained: Trained) -> dict[str, dict[str, Measure]]:
     found: dict[str, dict[str, Measure]] = {}
     with TemporaryDirectory() as folder:
         checkpoints, store = Path(folder) / "checkpoints", Path(folder) / "murho.db"
@@ -142,7 +142,7 @@ def _by_ray(known: Known, trained: Trained, checkpoints: Path) -> dict[str, dict
     return found
 
 
-def _streams(known: Known, trained: Trained, repeat: int) -> dict[str, dict[str, Measure]]:
+def _stream_measures(known: Known, trained: Trained, repeat: int) -> dict[str, dict[str, Measure]]:
     """False alarms in streams without a change; bands that follow outcomes, after all of them shift."""
     found = {}
     for shape in SHAPES:
@@ -157,11 +157,11 @@ def _streams(known: Known, trained: Trained, repeat: int) -> dict[str, dict[str,
     outcomes = known.world.outcomes(generator, numbers, category)
     outcomes[BEFORE:] += 0.8
     stream = Asked(trained.posterior, Rows(numbers, category, outcomes).labelled(0))
-    found["adaptation*after a shift"] = _followed(stream)
+    found["adaptation*after a shift"] = _adapted_coverage(stream)
     return found
 
 
-def _followed(stream: Asked) -> dict[str, Measure]:
+def _adapted_coverage(stream: Asked) -> dict[str, Measure]:
     """Coverage of adapted 90 % bands in the second half of what comes after the shift."""
     late = slice(BEFORE + AFTER // 2, None)
     found = {}
