@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-__all__ = ["known_evidence", "main", "measured"]
-
 LIMITS = (0.01, 0.05, 0.1)
 COLUMNS = {
     "wrong": mean("wrong"),

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     Doubles = NDArray[np.float64]
     Shape = Callable[[np.random.Generator, int], Doubles]
 
-__all__ = ["ROWS", "SHAPES", "alarm_at", "main"]
-
 SHAPES: dict[str, Shape] = {
     "normal": lambda random, size: random.normal(size=size),
     "exponential": lambda random, size: random.exponential(size=size) - 1.0,

@@ -17,8 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from benchmarks.requests import schema_of
 from murho.model.tables.schema import FeatureKind, Schema
 
-__all__ = ["application"]
-
 TYPES: dict[FeatureKind, Any] = {
     FeatureKind.NUMERIC: float | None,
     FeatureKind.BOOLEAN: bool | None,

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     Function = Callable[[Doubles], Doubles]
 
-__all__ = ["KINDS", "cells", "function_of", "main", "task"]
-
 KINDS = (*(f"degree {degree}" for degree in range(1, 6)), "exponential", "sine", "kink", "product", "plateau", "sum")
 DISTANCES = (1.1, 1.25, 1.5, 2.0)
 """Where rows are asked for, in units of the true range's end."""

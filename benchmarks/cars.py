@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from murho.model.training.train import Trained
 
-__all__ = ["main", "task"]
-
 HELD_OUT = 80
 COLUMNS = {
     "CRPS": mean("crps"),

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from benchmarks.comparison import Runs
 
-__all__ = ["COMPARISON", "filled_in", "main", "task"]
-
 ROWS_FOR_ECE = 2_000
 """Least test rows with which a calibration error is more than noise."""
 

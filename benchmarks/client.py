@@ -32,8 +32,6 @@ from murho.model.checkpoint.checkpoint import default_root, find_checkpoint
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["main", "small_call"]
-
 SAMPLES = 64
 IMPORT = """
 import time, httpx, numpy

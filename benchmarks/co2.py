@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from murho.model.training.train import Trained
 
-__all__ = ["features_of", "main", "render", "task"]
-
 FILE = "co2/mauna_loa_monthly_clean.csv"
 SOURCE = (
     "monthly means (co2_mm_mlo) of https://gml.noaa.gov/ccgg/trends/data.html, as CSV with the header "

@@ -39,19 +39,6 @@ if TYPE_CHECKING:
     Runs: TypeAlias = Mapping[str, Sequence[Report]]
     """System → reports of its splits."""
 
-__all__ = [
-    "MURHO",
-    "Comparison",
-    "inner_rows",
-    "kinds_of",
-    "known_rows",
-    "measure_peer",
-    "number_scores",
-    "peer_job",
-    "standing",
-    "task_of",
-]
-
 MURHO = "Murho"
 INNER_SHARE = 0.15
 

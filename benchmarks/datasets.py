@@ -28,21 +28,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles, Ints
 
-__all__ = [
-    "CLASSES",
-    "SETS",
-    "TABULAR",
-    "UCI",
-    "DataSet",
-    "Split",
-    "add_data",
-    "numeric",
-    "read_set",
-    "split_jobs",
-    "split_task",
-    "splits",
-]
-
 STANDARD_SPLITS, STANDARD_SEED = 20, 1
 REPOSITORY = "the UCI Machine Learning Repository, https://archive.ics.uci.edu/dataset/"
 SEABORN = "of https://github.com/mwaskom/seaborn-data"

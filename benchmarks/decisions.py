@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Ints
 
-
-__all__ = ["Rounds", "main"]
-
 NAME, SAMPLES, PATIENCE = "bandit", 256, 60.0
 
 

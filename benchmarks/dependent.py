@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles, Ints
 
-__all__ = ["TABLES", "main", "task"]
-
 FRESH = 2_000
 PAST, AHEAD, FUTURES = 1_000, 100, 20
 """Rows of a table in time, rows to come, and futures: a single one would say little, since its rows go together."""

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     Fit: TypeAlias = Callable[[float, Tensor, Tensor, int, int], Answers]
     """From what is chosen, features, targets, epochs and seed."""
 
-__all__ = ["SYSTEMS", "fit_bayes", "fit_dropout", "main", "measure"]
-
 HIDDEN, DRAWS, BATCH, LEARNING_RATE = 50, 100, 64, 0.01
 FAR = (1.0, 8.0)
 """Rows are moved away from the mean of the training rows: this many times as far as they are."""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles, Floats
 
-__all__ = ["best_of", "deviations", "disagreement", "exact_answers", "main", "measure", "too_large"]
-
 PEERS = peers_of("engine")
 NOISES = ("fixed", "heteroscedastic", "mixture")
 MURHO = {f"Murho, {noise}": Peer("engine", f"Murho, {noise}", "", "murho_predictions") for noise in NOISES}

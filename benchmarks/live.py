@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-__all__ = ["DELAYS", "WAYS", "Asked", "bands_of", "main", "scores", "task"]
-
 DELAYS = (0, 24, 168)
 COVERAGE, WINDOW, STRETCH = 0.9, 500, 500
 GAMMA = 0.005

@@ -51,9 +51,6 @@ from murho.model.training.pruning import cut
 if TYPE_CHECKING:
     import argparse
 
-
-__all__ = ["Run", "main"]
-
 PARTS = ("networks", "pruning", "notebook", "doubt", "histograms")
 PRIOR = ScaleMixturePrior(pi=0.25, sigma1=math.exp(-1), sigma2=math.exp(-4))
 """The spike is wider than those that the paper tried (e^-6 to e^-8): weights do not find a narrower one."""

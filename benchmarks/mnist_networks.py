@@ -43,29 +43,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Doubles
     from murho.model.bbb.priors import Prior
 
-__all__ = [
-    "CLASSES",
-    "SCORES",
-    "VALIDATION",
-    "Images",
-    "PointRecipe",
-    "Recipe",
-    "doubt_cells",
-    "doubts",
-    "drawn_answers",
-    "fit_bayes",
-    "fit_point",
-    "fitted",
-    "mean_answers",
-    "noise_images",
-    "point_answers",
-    "read_images",
-    "rotated",
-    "scores",
-    "served_scores",
-    "write_images",
-]
-
 SIDE, CLASSES = 28, 10
 VALIDATION = 10_000
 """Training images that only choose settings: the last ones, as in the paper's 50,000, 10,000 and 10,000."""

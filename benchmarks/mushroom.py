@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     Agent: TypeAlias = "Callable[[Problem, int], NDArray[np.int64]]"
     """From a problem and a seed to the chosen arms, ``[T]``."""
 
-__all__ = ["AGENTS", "Problem", "curve_of", "linear_thompson", "main", "mushrooms", "one_hot", "problem_of", "wheel"]
-
 DELTAS = (0.5, 0.7, 0.9, 0.95)
 PROBLEMS = ("mushroom", *(f"wheel-{delta:g}" for delta in DELTAS))
 EDIBLE, POISONED = 5.0, -35.0

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from benchmarks.peers import Peer
 
-__all__ = ["ProcessError", "SystemProcess", "Turns", "add_cache", "environment", "murho_command", "train"]
-
 DEFAULT_CACHE = Path("~/.cache/murho-benchmarks").expanduser()
 STAMP = "requirements.stamp"
 """File with the requirements; written last, so that it marks a complete environment."""

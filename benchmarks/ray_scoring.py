@@ -25,8 +25,6 @@ from benchmarks.results import Report, add_counts, command, table
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["main", "write_rows"]
-
 PER_GROUP = 1_000_000
 SYSTEMS: dict[str, tuple[str, ...]] = {
     "murho predict": (),

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["bodies_of", "oip_body", "records", "rows_of", "schema_of"]
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

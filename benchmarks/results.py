@@ -26,26 +26,6 @@ from murho.model.errors import MurhoError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-__all__ = [
-    "DEFAULT_OUTPUT",
-    "ROOT",
-    "Kept",
-    "Main",
-    "Report",
-    "add_counts",
-    "add_names",
-    "command",
-    "facts",
-    "json_bytes",
-    "mean_and_error",
-    "numbers",
-    "positive",
-    "ratio",
-    "shown",
-    "some_of",
-    "table",
-]
-
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_OUTPUT = ROOT / "benchmarks" / "results"
 

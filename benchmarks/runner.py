@@ -39,23 +39,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
 
-__all__ = [
-    "COVERAGE_CELLS",
-    "Cell",
-    "Job",
-    "Task",
-    "add_fits",
-    "fit_job",
-    "fits_of",
-    "geometric",
-    "grouped",
-    "mean",
-    "measure",
-    "one_each",
-    "reports_of",
-    "values",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Task:

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-__all__ = ["Costs", "PodAutoscaler", "closed_loop", "costs_of", "main", "open_loop", "plans"]
-
 CONNECTIONS = (1, 4, 8, 32, 128)
 """Connections whose rates are measured. The first and the fourth give the costs, the others judge the simulation."""
 COPIES = 20

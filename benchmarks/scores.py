@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from benchmarks.results import Report
     from murho.model.arrays import Doubles, Ints
 
-__all__ = [
-    "COVERAGES",
-    "LEVELS",
-    "class_report",
-    "conformal_quantiles",
-    "normal_quantiles",
-    "quantile_scores",
-]
-
 COVERAGES = (50, 80, 90, 95)
 """Nominal coverage of the scored bands, per cent."""
 LEVELS = tuple(sorted({*map(float, range(1, 100)), 2.5, 97.5}))

@@ -24,9 +24,6 @@ from murho.model.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-
-__all__ = ["PEERS", "Server", "free_port", "load", "murho", "peer", "running"]
-
 CORE = ("numpy==2.4.6", "torch==2.13.0", "numba==0.68.1", "safetensors==0.8.0", "orjson==3.13.0", "pyarrow==26.0.1")
 """What `murho.model` needs to answer with its compiled engine; Murho itself is imported from this working tree."""
 PEERS = {"litserve": (*CORE, "litserve==0.2.19"), "mlserver": (*CORE, "mlserver==1.7.1")}

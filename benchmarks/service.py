@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-__all__ = ["claims_of", "demo", "main", "measure_rate"]
-
 MEASURES = ("rates", "latency", "record", "overload", "ends", "memory")
 CONNECTIONS, SAMPLES = 32, 256
 WARM_UP = 1.0

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles, Ints
 
-__all__ = ["SHIFTS", "main", "render_beside", "shifted_splits", "splits_of"]
-
 SHIFTS = ("gap", "tail")
 MOST_ROWS = 10_000
 FEWEST_VALUES = 10

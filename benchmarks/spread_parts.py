@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Doubles
     from murho.model.training.train import Trained
 
-__all__ = ["FUNCTIONS", "friedman", "main", "sinusoids", "task"]
-
 FRESH = 2_000
 COLUMNS = {
     "noise: aleatoric / true": mean("noise"),

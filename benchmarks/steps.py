@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-__all__ = ["CASES", "main", "measure", "render"]
-
 PEERS = peers_of("step")
 MURHO = {f"Murho, M = {members}": members for members in (1, 5, 10)}
 """Members of Murho's steps; `murho train` fits 5 at once by default, twice."""

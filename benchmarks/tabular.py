@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from benchmarks.comparison import Runs
 
-__all__ = ["COMPARISON", "main"]
-
 
 def widths(runs: Mapping[str, Runs]) -> str:
     """Where Murho's calibrated 90 % bands are no wider than the best peer's."""

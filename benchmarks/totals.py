@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Columns
     from murho.model.training.train import Trained
 
-__all__ = ["known_task", "linear_task", "main", "speed_task", "task"]
-
 SIZES = (10, 50, 200)
 KINDS = ("random", "decile", "region")
 MOST_FEATURES = 5

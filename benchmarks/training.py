@@ -25,8 +25,6 @@ from benchmarks.results import Report, add_counts, command, positive, table
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["made_up_table", "main", "measure"]
-
 
 def made_up_table(rows: int, inputs: int, seed: int = 0) -> tuple[pa.Table, float]:
     """A non-linear regression problem with heteroscedastic noise.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterator, Sequence
 
-__all__ = ["OVERVIEW", "CellResult", "judge", "judge_cells", "main", "matching", "measure_table"]
-
 ERRORS = 3.0
 """Standard errors that a cell may be off by."""
 WARNINGS = 0.9

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles
     from murho.model.checkpoint.posterior import Posterior
 
-__all__ = ["ANSWERS", "Answer", "Case", "Measure", "rows_with_warnings"]
-
 BANDS = {"90 %": (5.0, 95.0), "50 %": (25.0, 75.0)}
 LEVELS = (5.0, 25.0, 75.0, 95.0)
 EXPLAINED, CHANGED, CONTEXTS = 60, 12, 200

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from benchmarks.results import Report
     from murho.model.arrays import Bools
 
-__all__ = ["SERVICE_CELLS", "measure_service"]
-
 ASKED = ("complete", "two features at 1.25 x", "30 % of cells missing")
 STREAMS, OUTCOMES = 50, 1_000
 BEFORE, AFTER = 500, 1_000

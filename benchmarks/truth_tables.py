@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Law = Callable[[Doubles, Doubles, Doubles], Doubles]
 
-__all__ = ["TABLES", "Known", "Rows", "World", "known_table"]
-
 NUMBERS = ("x0", "x1", "x2", "x3")
 """The numeric features; the last one has no effect."""
 FRESH, FAR = 1_200, 400

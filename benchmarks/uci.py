@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["PUBLISHED", "main", "task"]
-
 NETWORKS = ("defaults", "protocol")
 PUBLISHED = {
     "energy": ("-1.01 ± 0.06 DVI", "-0.53 ± 0.08 WEv"),

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Bools, Doubles, Ints
 
-
-__all__ = ["main"]
-
 Made = TypeVar("Made")
 PARTS = ("known", "enumeration", "times", "cells", "labels")
 QUICK: dict[str, Any] = {"quick": True}

@@ -7,8 +7,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Doubles", "Floats", "Ints", "Places"]
-
 Doubles: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = NDArray[np.float32]
 """Single precision."""

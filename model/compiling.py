@@ -30,30 +30,6 @@ from numba.extending import intrinsic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = [
-    "ARTANH",
-    "ONE",
-    "QUICK_FURTHEST",
-    "THREE",
-    "ZERO",
-    "Real",
-    "as_written",
-    "code_folder",
-    "compiled",
-    "compiled_together",
-    "complement",
-    "exponential",
-    "own_threads",
-    "part",
-    "polynomial",
-    "quick_complement",
-    "quick_exponential",
-    "quick_softplus",
-    "require_products",
-    "sgemm",
-    "widest_vectors",
-]
-
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 WHOLE = "whole"

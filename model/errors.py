@@ -19,17 +19,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "CheckpointError",
-    "FitError",
-    "InputError",
-    "MurhoError",
-    "OptionError",
-    "Problem",
-    "StorageError",
-    "TableError",
-]
-
 
 class MurhoError(Exception):
     """Base class of every error that Murho raises."""

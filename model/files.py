@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = [
-    "JSON",
-    "MOST_FACTS_BYTES",
-    "MOST_VALUES",
-    "parse_json",
-    "read_bounded",
-    "sync_directory",
-    "write_durably",
-    "written_whole",
-]
-
 JSON: TypeAlias = dict[str, Any]
 """A JSON object as Python data."""
 

@@ -22,24 +22,6 @@ from murho.model.errors import CheckpointError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "Count",
-    "Counts",
-    "Matrix",
-    "MisfitError",
-    "NotNegative",
-    "Positive",
-    "Share",
-    "Stored",
-    "Unlimited",
-    "Vector",
-    "null_for",
-    "one_of",
-    "read_as",
-    "read_strictly",
-    "stored_as",
-]
-
 
 class MisfitError(CheckpointError, ValueError):
     """A field of a `Stored` part does not fit the others.

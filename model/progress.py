@@ -13,9 +13,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Advance", "advancing", "ignore_rows"]
-
-
 Advance: TypeAlias = "Callable[[int], None]"
 """A function that takes the number of rows finished since the last call."""
 SECONDS_BETWEEN_LINES = 2.0

@@ -28,25 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-__all__ = [
-    "FEW_PRODUCTS",
-    "HeldBack",
-    "at_most_threads",
-    "available_processors",
-    "check_device",
-    "give_back",
-    "in_parts",
-    "interrupts_held_back",
-    "let_threads_sleep",
-    "load_compiled",
-    "memory_size",
-    "resolve_device",
-    "threads_for",
-    "use_threads",
-    "use_threads_for_answering",
-]
-
-
 Loaded = TypeVar("Loaded")
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["seed_for"]
-
 
 def seed_for(seed: int, purpose: str) -> int:
     """Return the seed of one purpose, 64 bits: a child of NumPy's `SeedSequence`.

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["answers"]
-
 
 def answers(path: str, environment: Mapping[str, str], timeout: float = 4.0) -> bool:
     """Whether the service with this environment answers 200 at the path within the timeout, in seconds."""

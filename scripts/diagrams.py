@@ -18,8 +18,6 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-__all__ = ["BLOCK", "diagram_file", "diagram_title"]
-
 ROOT = Path(__file__).resolve().parent.parent
 DRAWN = Path("docs") / "assets" / "diagrams"
 MERMAID = "mermaid@12.3.0"

@@ -35,18 +35,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "Axis",
-    "Layer",
-    "answer_figure",
-    "bandits_figure",
-    "chart",
-    "coverage_figure",
-    "main",
-    "parts_figure",
-    "save",
-]
-
 PALE, MIDDLE, DARK, GREY = "#d9e8f6", "#94bfe3", "#134b80", "#666666"
 COLOURS = (DARK, "#c2410c", "#4d7c0f", "#7e22ce", "#e07b00", "#c9a227", "#4fb37c", "#a23b72")
 """For lines beside each other."""

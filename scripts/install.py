@@ -37,8 +37,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["CPU_INDEX", "Source", "Torch", "pinned_version", "torch_sources"]
-
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"

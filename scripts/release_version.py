@@ -9,8 +9,6 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["versions"]
-
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = {
     "pyproject.toml": r'^version = "(.+)"$',

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-__all__ = ["EXAMPLE", "commands_page", "example", "with_listing"]
-
 EXAMPLE = Path("deploy/murho.toml")
 HEAD = """\
 # Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-__all__ = ["PIECES", "for_site", "on_files", "on_page_markdown", "on_post_build"]
-
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = "docs"
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)

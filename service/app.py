@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from murho.service.outcomes.records import Follower, Scored
     from murho.service.worker import Worker
 
-__all__ = ["create_app"]
-
-
 DOORS = (predict.DOOR, v2.INFER, invocations.INVOCATIONS, aggregate.DOOR, decide.DOOR, counterfactual.DOOR)
 
 IMPORTED_LATE = ("murho.service.models.facts", "murho.model.predictive.totals", "murho.model.predictive.decisions")

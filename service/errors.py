@@ -22,40 +22,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Scope
 
-__all__ = [
-    "BadInputError",
-    "CheckpointRefusedError",
-    "ClientGoneError",
-    "ComputationError",
-    "DeadlineError",
-    "EngineSilentError",
-    "ForbiddenError",
-    "ForeignPageError",
-    "HeadersTooLargeError",
-    "MalformedRequestError",
-    "MediaTypeError",
-    "MisdirectedError",
-    "NotAcceptableError",
-    "NotReadyError",
-    "OutOfMemoryError",
-    "ProblemDetails",
-    "QueueFullError",
-    "RateLimitError",
-    "ServiceError",
-    "SlowRequestError",
-    "TargetTooLongError",
-    "TooLargeError",
-    "TooManyConnectionsError",
-    "TransferCodingError",
-    "UnauthorizedError",
-    "UnknownModelError",
-    "handle_error",
-    "is_inference_path",
-    "problem_details",
-    "problem_response",
-    "wrong",
-]
-
 
 class ServiceError(MurhoError):
     """The root of the service's own errors.

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from murho.model.files import JSON
     from murho.service.parts import Parts
 
-__all__ = ["DESCRIPTION", "install_openapi"]
-
-
 DESCRIPTION = """
 Every answer has error bars: the mean, the standard deviation and percentiles of the posterior predictive of a
 Bayes-by-Backprop network, with the part of the spread that more data would remove (epistemic) told apart from

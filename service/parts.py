@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from murho.service.telemetry.metrics import Telemetry
     from murho.service.worker import Board
 
-__all__ = ["AdminDependency", "JSONBytes", "Lifecycle", "Parts", "PartsDependency", "State"]
-
 
 @dataclass(slots=True)
 class Lifecycle:

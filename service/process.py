@@ -38,22 +38,6 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
     from murho.service.worker import Worker
 
-__all__ = [
-    "CLOSING_SECONDS",
-    "DrainingServer",
-    "address_of",
-    "configure",
-    "end_at_once",
-    "has_terminal",
-    "is_in_terminal",
-    "listen",
-    "on_hangup",
-    "open_no_more",
-    "reserve",
-    "serve_until_stopped",
-]
-
-
 HANDSHAKE_SECONDS = 0.05
 """In this time the connections are made that clients have begun to open."""
 

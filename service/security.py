@@ -41,19 +41,6 @@ if TYPE_CHECKING:
 
     from murho.service.settings import Settings
 
-__all__ = [
-    "Buckets",
-    "Caller",
-    "Security",
-    "check_name",
-    "digest_of",
-    "make_key",
-    "parse_line",
-    "parse_lines",
-    "read_keys",
-]
-
-
 ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/ping", "/v2/health/live", "/v2/health/ready", "/"})
 """Paths that need no key and count for no limit: those who ask whether the service lives have none, and nothing is said
 there. Nor does the page at `/` say anything. It is the same files everywhere, and asks people for their key."""

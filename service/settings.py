@@ -34,9 +34,6 @@ from murho.model.errors import OptionError
 from murho.model.predictive.draw_room import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 
-__all__ = ["OF_OTHERS", "Configuration", "Settings", "VersionPolicy", "read_configuration", "toml_value"]
-
-
 PREFIX = "MURHO_"
 FILE_VARIABLE = "MURHO_CONFIG"
 OF_OTHERS = frozenset(

@@ -60,9 +60,6 @@ if TYPE_CHECKING:
 
     from murho.service.settings import Settings
 
-__all__ = ["Supervisor", "count_of"]
-
-
 PATIENCE_SECONDS = 15.0
 """After the drain has had its time, so long until workers that are still there are killed."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from murho.service.models.watcher import Watcher
     from murho.service.security import Buckets
 
-__all__ = ["Announce", "Answer", "Ask", "Board", "Loaded", "Made", "Make", "Stage", "Stop", "Worker"]
-
 
 class Stage(IntEnum):
     """What a worker does; a late one is closed until it serves what the others do."""

@@ -21,8 +21,6 @@ from tests.support import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CHECKPOINTS", "RENTS", "ROWS"]
-
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
 RENTS = CHECKPOINTS / "rents" / "1"
 ROWS: list[dict[str, Any]] = [

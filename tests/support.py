@@ -26,8 +26,6 @@ from murho.model.tables.writers import csv_writer, parquet_writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ROOT", "call_murho", "free_port", "made_once", "sealed_again", "write_table"]
-
 ROOT = Path(__file__).parents[1]
 """The repository."""
 

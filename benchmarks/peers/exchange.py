@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     Session: TypeAlias = Callable[[Any], tuple[Any, Callable[[Any], Any]]]
     """From the task to what is said when all is ready, and to what answers a request."""
 
-__all__ = ["drive", "peak_memory"]
-
 STATUS = Path("/proc/self/status")
 
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from benchmarks.peers.networks import Call, EngineTask
 
-__all__ = ["posterior_of", "prepare", "spec_of", "tensors_of"]
-
 ROWS = 1000
 """Number of training rows in the specification, which sets the wide component of learned noise."""
 

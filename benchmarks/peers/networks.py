@@ -27,29 +27,6 @@ if TYPE_CHECKING:
     Call: TypeAlias = Callable[[NDArray[np.float32], int], Mapping[str, NDArray[Any]]]
     """Predicts rows ``[B, D]`` with S draws; gives at least ``mean`` and ``epistemic_std``, ``[B]`` each."""
 
-__all__ = [
-    "ACTIVATION",
-    "COLUMNS",
-    "COMPONENTS",
-    "DRAWS",
-    "EDGE",
-    "LEARNING_RATE",
-    "LEARNING_STEPS",
-    "LEVELS",
-    "NOISE",
-    "PRIOR_SIGMA",
-    "EngineTask",
-    "Layer",
-    "NetworkTask",
-    "StepTask",
-    "Steps",
-    "engine_session",
-    "inverse_softplus",
-    "percentiles_of",
-    "shown_rows",
-    "step_session",
-]
-
 NOISE = 0.2
 """Known standard deviation of the observation noise."""
 PRIOR_SIGMA = 1.0

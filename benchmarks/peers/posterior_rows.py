@@ -26,9 +26,6 @@ from murho.model.tables.schema import Columns, FeatureKind, Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-
-__all__ = ["ANSWERED", "canonical", "load"]
-
 ANSWERED = ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles")
 """The numbers that Murho's answers have."""
 FEWEST_CALLS = 3

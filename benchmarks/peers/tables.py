@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from benchmarks.peers.exchange import Session
     from murho.model.arrays import Bools, Doubles, Ints
 
-__all__ = ["FITTED_LEVELS", "REFIT_UP_TO", "Answer", "Features", "Predictive", "TableTask", "spread", "table_session"]
-
 REFIT_UP_TO = 10_000
 """Most training rows at which costly peers are refitted to all training rows."""
 FITTED_LEVELS = np.array([1, 2.5, *range(5, 100, 5), 97.5, 99]) / 100.0

@@ -12,8 +12,6 @@ import litserve
 from benchmarks.peers.posterior_rows import ANSWERED, canonical, load
 from murho.model.predictive.prediction import PredictOptions
 
-__all__: list[str] = []
-
 MOST_IN_A_BATCH, SECONDS_TO_WAIT = 32, 0.001
 """Longer waiting only lowers what 32 connections get; without any, LitServe takes one request after the other."""
 

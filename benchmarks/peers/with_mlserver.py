@@ -22,8 +22,6 @@ from murho.model.predictive.prediction import PredictOptions
 if TYPE_CHECKING:
     from mlserver.types import InferenceRequest
 
-__all__ = ["PosteriorModel"]
-
 MOST_IN_A_BATCH, SECONDS_TO_WAIT, SAMPLES = 32, 0.001, 256
 
 

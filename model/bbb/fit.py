@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.network import Architecture, BayesianNetwork
     from murho.model.bbb.priors import Prior
 
-__all__ = ["Epoch", "Fit", "FitOptions", "Progress", "WorkModel", "default_batch_size", "fit"]
-
 
 def default_batch_size(rows: int) -> int:
     """Rows in a minibatch where the user gives no size: an eighth of the training rows, from 32 to 512."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood
     from murho.model.bbb.priors import Prior
 
-__all__ = ["FreeEnergy", "GradientStep", "kl_weights", "require_finite"]
-
 
 def kl_weights(kind: str, minibatches: int) -> list[float]:
     """Share of the KL in each minibatch of an epoch.

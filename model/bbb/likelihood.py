@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from murho.model.distributions.predictive import Predictive
     from murho.model.distributions.transforms import Limits, Standardisation
 
-__all__ = [
-    "INITIAL_NOISE",
-    "NOISE_FLOOR",
-    "Bernoulli",
-    "Categorical",
-    "ClassLikelihood",
-    "Likelihood",
-    "NumericLikelihood",
-]
-
 NOISE_FLOOR = 1e-3
 """Smallest learned noise, as a fraction of the target's standard deviation.
 

@@ -30,23 +30,6 @@ from murho.model.tables.splits import folds_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = [
-    "ACTIVATIONS",
-    "Architecture",
-    "BayesianNetwork",
-    "absent_weights",
-    "inverse_softplus",
-    "learned_tensors",
-    "load_tensors",
-    "local_reparameterisation",
-    "noise_tensors",
-    "removed_weights",
-    "unread_bins",
-    "unread_inputs",
-    "weights_from_inputs",
-    "without_absent",
-]
-
 
 def inverse_softplus(values: Tensor) -> Tensor:
     """Return ``rho`` such that ``softplus(rho) = values``, for positive values of any shape."""

@@ -40,20 +40,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "LARGEST_COUNT",
-    "MOST_COMPONENTS",
-    "CountPredictive",
-    "FixedNoise",
-    "GaussianMixtureLikelihood",
-    "GaussianNoise",
-    "HeteroscedasticNoise",
-    "HomoscedasticNoise",
-    "MixtureNoise",
-    "NegativeBinomial",
-    "noise_of",
-]
-
 
 class GaussianMixtureLikelihood(NumericLikelihood):
     """An observation model of numbers: given a draw, the standardised target is a mixture of K Gaussians."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.fit import FitOptions
 
-__all__ = ["AVERAGING", "FINAL_LEARNING_RATE", "Adam", "ParameterAverage", "Schedule"]
-
 
 class Adam:
     """Adam and the parameters that it updates.

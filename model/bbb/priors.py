@@ -18,16 +18,6 @@ from torch.nn import functional
 
 from murho.model.json_validation import Positive, Stored
 
-__all__ = [
-    "EmpiricalBayesPrior",
-    "GaussianPrior",
-    "PosteriorPrior",
-    "Prior",
-    "ScaleMixturePrior",
-    "StoredPrior",
-    "gaussian_kl",
-]
-
 
 class Prior(Protocol):
     """The interface of a prior over weights."""

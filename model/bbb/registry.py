@@ -12,8 +12,6 @@ from murho.model.bbb.numbers import (
 )
 from murho.model.errors import OptionError
 
-__all__ = ["CLASS_KINDS", "KINDS", "LIKELIHOODS", "NOISE_KINDS", "make_likelihood"]
-
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     likelihood.kind: likelihood
     for likelihood in (

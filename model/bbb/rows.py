@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood
     from murho.model.bbb.network import BayesianNetwork
 
-__all__ = ["LEAST_LOG_DENSITY", "Rows", "SeenRows", "ensemble_of", "ensemble_score", "judged", "mixture_nll"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rows:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood
     from murho.model.bbb.rows import Rows, SeenRows
 
-__all__ = ["KINDS", "CompiledSteps", "Kernels", "PlainSteps", "StepOptions", "Steps", "kernels", "steps_of"]
-
 
 class StepOptions(NamedTuple):
     """What differs from step to step.

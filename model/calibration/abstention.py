@@ -38,8 +38,6 @@ from murho.model.json_validation import Count, Counts, Matrix, MisfitError, Stor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DOUBT", "HeldOutClasses", "least_confidence"]
-
 DOUBT = 0.05
 """Probability, over the draw of held-out rows that chose nothing, that the selective risk is above its limit."""
 STARTS = (0.3, 0.8)

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-__all__ = ["Adaptation", "AdaptationMethod"]
-
 AdaptationMethod: TypeAlias = Literal["rolling", "adaptive"]
 
 KEPT = 500

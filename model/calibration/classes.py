@@ -50,16 +50,6 @@ from murho.model.json_validation import Count, MisfitError, NotNegative, Share, 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "Calibration",
-    "ClassCalibration",
-    "ClassGroup",
-    "ClassMap",
-    "PredictionSets",
-    "fit_class_map",
-    "fit_prediction_sets",
-]
-
 
 @dataclass(frozen=True)
 class ClassCalibration(Stored):

@@ -63,20 +63,6 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-__all__ = [
-    "CENTRAL",
-    "CROSS",
-    "FORWARD",
-    "POOLED",
-    "SPLIT",
-    "AdaptedMap",
-    "CalibratedSpread",
-    "ConformalMap",
-    "Method",
-    "fit_conformal_map",
-]
-
-
 SPLIT, CROSS, FORWARD, POOLED = "split-conformal", "cross-conformal", "forward-conformal", "pooled-conformal"
 Method: TypeAlias = Annotated[str, one_of(SPLIT, CROSS, FORWARD, POOLED)]
 MINIMUM_ROWS = 10

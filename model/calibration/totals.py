@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Doubles: TypeAlias = NDArray[np.float64]
 
-__all__ = ["HeldOutTotals", "TotalsCalibration", "fit_totals"]
-
 LEAST = 1e-300
 
 

@@ -41,32 +41,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.spec import ModelSpec
 
-__all__ = [
-    "FACTS_FILE",
-    "FORMAT",
-    "NAME_PATTERN",
-    "SEAL",
-    "TENSORS_FILE",
-    "VERSION_PATTERN",
-    "CheckpointReference",
-    "Read",
-    "StoredCheckpoint",
-    "check_seal",
-    "check_writable",
-    "choose_checkpoint",
-    "default_root",
-    "find_checkpoint",
-    "list_checkpoints",
-    "name_and_version",
-    "read_facts",
-    "read_file",
-    "read_stored",
-    "read_version",
-    "sealed",
-    "validate_name",
-    "write_checkpoint",
-]
-
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,8}")
 REMOVED = "it was removed meanwhile"

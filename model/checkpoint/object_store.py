@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.spec import ModelSpec
 
-__all__ = ["ObjectStorage", "ObjectStore", "StoredObject"]
-
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az", "adl": "az"}
 """Protocol → the extra of Murho with its library."""
 ACCOUNTS = {

@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.draw_room import DrawRoom
 
-__all__ = ["Posterior", "check_proof", "proof_of", "typical_rows"]
-
 TILE_VALUES = 2**19
 """Outputs in a tile: 4 MiB of float64, and a few temporaries of the same size."""
 PASS, ROW, COPY = 600_000.0, 4_000.0, 2_000.0

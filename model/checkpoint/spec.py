@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles
 
-
-__all__ = ["FILE_FIELDS", "ClassShares", "LikelihoodSpec", "ModelSpec"]
-
 ROWS_OF_SHARES = 1.0
 """The shares weigh as much as this number of rows beside the N training rows: N rows can't tell a smaller probability
 of an exception from none. Fits on small tables lost .003 nats a row with 0.5 (docs/experiments.md)."""

@@ -36,20 +36,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.spec import ModelSpec
 
-__all__ = [
-    "PAGE_FILE",
-    "CheckpointStore",
-    "CheckpointSummary",
-    "DirectoryStore",
-    "WrittenVersion",
-    "directory_at",
-    "is_url",
-    "place_of",
-    "shown_place",
-    "store_at",
-    "summaries",
-]
-
 # Two letters at least: the drive of a path on Windows has one. ``a::b://`` is how fsspec chains protocols.
 _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://", flags=re.IGNORECASE)
 

@@ -12,16 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = [
-    "CLOSE",
-    "STEPS",
-    "ClassPredictive",
-    "SettledDraws",
-    "draws_with_mean",
-    "entropy",
-    "share_of_entropy",
-]
-
 
 def entropy(probabilities: Tensor, dim: int) -> Tensor:
     """Entropy in nats along a dimension of probabilities; a probability of 0 adds nothing."""

@@ -20,17 +20,6 @@ from torch import Tensor
 from murho.model.distributions.steps import DOUBLE, SQRT_HALF, cornish_fisher, taylor_step
 from murho.model.json_validation import NotNegative, Positive, Stored
 
-__all__ = [
-    "FURTHEST_SCORE",
-    "LOG_SQRT_2PI",
-    "Mixture",
-    "WideRule",
-    "bell",
-    "normal_cdf",
-    "score_of_tails",
-]
-
-
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 FURTHEST_SCORE = 37.0
 """Normal score at which ``Phi(-z)`` is about the smallest positive number of double precision."""

@@ -21,13 +21,6 @@ from torch import Tensor
 from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf
 from murho.model.distributions.transforms import Identity, Limits, Transform
 
-__all__ = [
-    "Predictive",
-    "function_exceedance",
-    "function_quantiles",
-    "split",
-]
-
 PANELS = 32
 """Panels of about equal probability in the integral of the CRPS where it has no closed form."""
 POOLED = 5

@@ -9,16 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = [
-    "DOUBLE",
-    "SINGLE",
-    "SQRT_HALF",
-    "Precision",
-    "cornish_fisher",
-    "taylor_step",
-]
-
-
 SQRT_HALF = 0.5**0.5
 THIRD_DERIVATIVE = 0.5506
 """The largest third derivative of the standard normal density, at 0.742."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     Doubles: TypeAlias = NDArray[np.float64]
     Floats: TypeAlias = NDArray[np.float32]
 
-__all__ = ["LEAST", "SumMixture", "count_answers", "count_distribution", "exceeding"]
-
 LEAST = 1e-300
 LEAST_SKEWNESS, MOST_SKEWNESS = 1e-3, 30.0
 """Below the first a distribution counts as Gaussian."""

@@ -19,16 +19,6 @@ from murho.model.distributions.steps import SQRT_HALF
 from murho.model.errors import OptionError
 from murho.model.json_validation import Positive, Stored, null_for
 
-__all__ = [
-    "LEAST_DEVIATION",
-    "TRANSFORMS",
-    "Identity",
-    "Limits",
-    "Logarithm",
-    "Standardisation",
-    "Transform",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits(Stored):

@@ -54,19 +54,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles, Floats, Places
 
 
-__all__ = [
-    "ENCODINGS",
-    "MIXED",
-    "PIECEWISE",
-    "Continuation",
-    "Encoded",
-    "Encoder",
-    "InputChoice",
-    "Ranges",
-    "with_schema",
-]
-
-
 @dataclass(frozen=True, slots=True)
 class Continuation(Stored):
     """How a function goes on beyond the training range of a number.

@@ -58,24 +58,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles, Ints, Places
     from murho.model.tables.schema import Columns, Schema
 
-__all__ = [
-    "ALARM_RATE",
-    "FEWEST_ROWS",
-    "MOST_COLUMNS",
-    "MOST_KNOTS",
-    "FeatureDistribution",
-    "LevelShares",
-    "QuantileScores",
-    "alike",
-    "best_shrinkage",
-    "fit_feature_distribution",
-    "normal_cdf",
-    "normal_quantile",
-    "reach_of",
-    "sample_correlation",
-]
-
-
 MOST_KNOTS = 41
 """Most knots of a feature: the extremes and ranks that are evenly spaced in normal scores between them. A feature with
 fewer distinct values has a knot at each of them, and its quantile function is a staircase."""

@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Bools, Doubles, Places
 
-__all__ = [
-    "IMPUTATIONS",
-    "imputed_columns",
-]
-
 IMPUTATIONS = 31
 """R, the completed copies of a row. Draw k uses copy ``k mod R``. R is prime, so that every member gets every copy."""
 PIECE_VALUES = 2**21

@@ -37,22 +37,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles, Floats, Ints
 
-__all__ = [
-    "FURTHEST",
-    "LARGEST",
-    "Calendar",
-    "FeatureEncoding",
-    "FromSchema",
-    "OneHot",
-    "PiecewiseLinear",
-    "Scale",
-    "Scaled",
-    "Standard",
-    "Unread",
-    "bin_edges",
-]
-
-
 LARGEST = 1e6
 """Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""
 FURTHEST = 5.0

@@ -32,16 +32,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles, Floats, Places
     from murho.model.encoding.feature_distribution import FeatureDistribution
 
-__all__ = [
-    "COMBINATION",
-    "LANDMARKS_OF_A_COLUMN",
-    "MOST_CELLS",
-    "Distances",
-    "Landmarks",
-    "unlike_values",
-]
-
-
 MOST_LANDMARKS = 256
 FELLOWS = 5
 """Number of other landmarks that make the spacing of one."""

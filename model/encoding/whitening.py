@@ -25,11 +25,6 @@ from murho.model.tables.schema import Columns, FeatureKind
 if TYPE_CHECKING:
     from murho.model.arrays import Doubles
 
-
-__all__ = [
-    "Whitening",
-]
-
 HIDDEN_VARIANCE = 0.1
 """A direction with less variance is hidden; a standardised number has variance 1."""
 LEAST_VARIANCE = 1e-8

@@ -37,18 +37,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.forward import DrawnRows
     from murho.model.tables.schema import Columns, Schema
 
-__all__ = [
-    "SET_COVERAGES",
-    "SHARES_KEPT",
-    "JudgedClasses",
-    "accuracy_of_kept",
-    "class_scores",
-    "prediction_sets",
-    "roc_auc",
-    "row_log_loss",
-    "set_scores",
-]
-
 SET_COVERAGES = (80, 90, 95)
 """Nominal coverage of the reported prediction sets, per cent."""
 MOST_CLASSES_OF_A_MATRIX = 100

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Doubles, Ints
     from murho.model.encoding.feature_distribution import FeatureDistribution
 
-__all__ = ["MOST_ROWS", "Counterfactual", "Goal", "counterfactuals"]
-
 MOST_ROWS = 8_000
 """Rows that are asked for at most."""
 BEAM, DEPTH, KEPT = 16, 4, 24

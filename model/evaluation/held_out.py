@@ -62,14 +62,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.forward import DrawnRows
     from murho.model.tables.splits import HeldOut
 
-__all__ = [
-    "SAMPLES",
-    "Calibrated",
-    "ClassesByJudges",
-    "NumbersByJudges",
-    "calibrate_held_out",
-]
-
 SAMPLES = 128
 """Draws per held-out row, shared by its judges. The time of the CRPS of mixtures grows with their square."""
 PARTS = 5

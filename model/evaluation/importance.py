@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Doubles, Ints
     from murho.model.checkpoint.posterior import Posterior
 
-__all__ = [
-    "DEFAULT_REPEATS",
-    "MOST_ROWS",
-    "SCORES",
-    "choose_rows",
-    "mean_shares",
-    "permutation_importance",
-    "screened_features",
-]
-
-
 DEFAULT_REPEATS = 5
 MOST_ROWS = 1_000
 """Most rows that are shuffled; of more, some are taken by chance."""

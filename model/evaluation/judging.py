@@ -38,13 +38,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.forward import DrawnRows
     from murho.model.tables.schema import Columns
 
-__all__ = [
-    "evaluate_table",
-    "in_passes",
-    "judge_columns",
-    "judge_encoded",
-]
-
 MOST_ROWS_PER_PASS = 256
 VALUES_PER_PASS = 2**22
 """Values of rows, draws and classes at a time: 32 MiB."""

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-__all__ = ["Alarm", "PitMartingale", "PitRanks"]
-
 BETS = (
     *((mean, 1.0) for mean in (-1.2, -0.6, -0.2, 0.2, 0.6, 1.2)),
     *((0.0, std) for std in (0.5, 0.8, 1.25, 1.7)),

@@ -37,20 +37,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.forward import DrawnRows
     from murho.model.tables.schema import Columns, Schema
 
-__all__ = [
-    "BAND_LEVELS",
-    "COVERAGES",
-    "GRID",
-    "GRID_LEVELS",
-    "Bands",
-    "JudgedNumbers",
-    "percentiles_at",
-    "ratio_of_crps",
-    "reliability",
-    "row_scores",
-    "spearman",
-]
-
 COVERAGES = (50, 80, 90, 95)
 """Nominal coverage of the reported bands, per cent."""
 BAND_LEVELS = tuple(50.0 + side * coverage / 2.0 for coverage in COVERAGES for side in (-1.0, 1.0))

@@ -27,23 +27,6 @@ if TYPE_CHECKING:
 
     Doubles: TypeAlias = NDArray[np.float64]
 
-__all__ = [
-    "BINS",
-    "CLASS_SUMS",
-    "COVERAGES",
-    "LEVELS",
-    "NUMBER_SUMS",
-    "PIT_EDGES",
-    "SCORES",
-    "band_ends",
-    "class_pits",
-    "class_sums",
-    "crps_of_percentiles",
-    "number_pits",
-    "number_sums",
-    "with_grid",
-]
-
 _LOWER = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0)
 LEVELS = (*_LOWER, 50.0, *(100.0 - level for level in reversed(_LOWER)))
 """Percentile levels of the grid, G of them."""

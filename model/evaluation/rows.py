@@ -24,22 +24,6 @@ if TYPE_CHECKING:
     from murho.model.files import JSON
 
 
-__all__ = [
-    "BAND",
-    "FEW_ROWS",
-    "JudgedRows",
-    "RowArrays",
-    "RowWeights",
-    "category_features",
-    "category_parts",
-    "equal_parts",
-    "means",
-    "scores_by_category",
-    "scores_of_part",
-    "standard_errors",
-]
-
-
 @dataclass(frozen=True, slots=True)
 class RowArrays:
     """A base of dataclasses whose arrays, also those in dicts and in other `RowArrays`, have one entry a row."""

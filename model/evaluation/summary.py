@@ -9,9 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["per_cent", "plus_minus", "significant", "summary", "verdict"]
-
-
 NEAR = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
 EXACT = 0.002
 """Share of the constant answer's CRPS below which the floor of the noise makes much of the raw bands."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
 
-__all__ = ["calibrate_totals", "determined_share"]
-
 DRAWS_PER_MEMBER = 24
 LEAST_ROWS, MOST_ROWS = 20, 4_000
 """Held-out rows in all from which on totals are compared, and most rows of a fold: the more, the more alike are the

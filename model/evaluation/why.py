@@ -47,24 +47,6 @@ if TYPE_CHECKING:
 
     Cell = tuple[int, str]
 
-__all__ = [
-    "CLASS_MEASURES",
-    "NUMBER_MEASURES",
-    "Asking",
-    "Explained",
-    "Why",
-    "answered",
-    "draws_and_noise",
-    "explain",
-    "measures_of",
-    "missing_cells",
-    "plain",
-    "rows_to_ask",
-    "rows_to_label",
-    "why",
-    "worth_asking",
-]
-
 Result = TypeVar("Result")
 Asking: TypeAlias = "Generator[tuple[Columns, PredictOptions], AnyPrediction, Result]"
 """Yields canonical columns ``[B]`` and options, is sent the prediction for them, and returns the result."""

@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
-__all__ = [
-    "Column",
-    "answer_columns",
-    "label",
-    "names_of_classes",
-    "table_columns",
-]
-
 NAMED = (Unit.CLASS, Unit.CLASS_SET)
 KEPT_PLANS = 256
 """Requests with as many different options have the names of their columns at hand."""

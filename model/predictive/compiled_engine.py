@@ -31,19 +31,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.draws import Draws
     from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Arrays, Engine
 
-__all__ = [
-    "ENGINES",
-    "CompiledClassEngine",
-    "CompiledEngine",
-    "CompiledForward",
-    "Kernels",
-    "compile_kernels",
-    "engine_worth",
-    "load",
-    "select_engine",
-]
-
-
 _LOG = logging.getLogger("murho.engines")
 
 

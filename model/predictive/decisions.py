@@ -40,21 +40,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles, Ints
     from murho.model.tables.schema import Columns, Schema, Target
 
-__all__ = [
-    "GOALS",
-    "MOST_VALUES",
-    "POLICIES",
-    "UNSURE",
-    "Actions",
-    "DecideOptions",
-    "Decisions",
-    "choose",
-    "crossed",
-    "decide",
-    "draw_numbers",
-    "joined",
-]
-
 POLICIES = ("thompson", "greedy", "ucb", "threshold")
 GOALS = ("max", "min")
 UNSURE = "unsure"

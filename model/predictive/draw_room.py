@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from murho.model.predictive.draws import Draws
 
-__all__ = ["KEPT_BYTES", "DrawRoom"]
-
 KEPT_BYTES = 2**30
 """Of all draws. 256 draws of three layers of 512 units take half of it. A row takes 50 ms with them, 4 s without."""
 KEPT_SEEDS = 512

@@ -38,16 +38,6 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.network import Architecture
 
-__all__ = [
-    "BLOCK",
-    "ONE",
-    "DrawCache",
-    "DrawMaker",
-    "Draws",
-    "coupled_normals",
-    "mean_network",
-]
-
 BLOCK = 32
 """Draws in a block; the draws of different blocks are independent."""
 

@@ -35,17 +35,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.draws import Draws
     from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Arrays, Engine
 
-__all__ = [
-    "FEW_ROWS",
-    "DrawnRows",
-    "NetworkOutputs",
-    "TorchEngine",
-    "forward",
-    "forward_in_double",
-    "mostly_imputed",
-]
-
-
 TILE_FLOATS = 2**18
 """Hidden values of a layer in a thread's tile: two buffers of 1 MiB, about the size of a core's second-level cache.
 

@@ -32,18 +32,6 @@ if TYPE_CHECKING:
 
     Arrays: TypeAlias = dict[str, NDArray[Any]]
 
-__all__ = [
-    "KEPT_PLANS",
-    "AnyPlan",
-    "AnyTargetModel",
-    "ClassPlan",
-    "ClassTargetModel",
-    "Engine",
-    "PredictionPlan",
-    "TargetModel",
-    "served_probabilities",
-]
-
 KEPT_PLANS = 64
 """Plans in the cache: most requests to a service have the same options."""
 

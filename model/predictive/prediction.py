@@ -22,36 +22,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles, Ints, Places
     from murho.model.calibration.conformal import ConformalMap
 
-__all__ = [
-    "CLASS_FIELDS",
-    "COVERAGE",
-    "DEFAULT_COVERAGE",
-    "DEFAULT_PERCENTILES",
-    "DEFAULT_SAMPLES",
-    "EXTRAPOLATION",
-    "LEVELS",
-    "NUMBER_FIELDS",
-    "NUMBER_UNITS",
-    "THRESHOLDS",
-    "AdaptedBands",
-    "Answer",
-    "AnswerField",
-    "AnyPrediction",
-    "Axis",
-    "ClassPrediction",
-    "Detail",
-    "MonteCarloError",
-    "Place",
-    "PredictOptions",
-    "Prediction",
-    "Question",
-    "Unit",
-    "arrays_of",
-    "in_one",
-    "level_hint",
-    "rows_of",
-]
-
 
 class Axis(StrEnum):
     """What an axis of an array counts."""

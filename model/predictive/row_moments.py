@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Doubles: TypeAlias = NDArray[np.float64]
 
-__all__ = ["RowMoments"]
-
 
 @dataclass(frozen=True, slots=True)
 class RowMoments:

@@ -46,16 +46,6 @@ if TYPE_CHECKING:
     Doubles: TypeAlias = NDArray[np.float64]
     Label: TypeAlias = tuple[str | float | bool | None, ...]
 
-__all__ = [
-    "MOST_GROUPS",
-    "STATISTICS",
-    "Totals",
-    "TotalsAnswer",
-    "TotalsOptions",
-    "default_statistic",
-    "labels_of",
-]
-
 STATISTICS = ("sum", "mean", "count_above", "count")
 MOST_WARNINGS = 100
 MOST_GROUPS = 10_000

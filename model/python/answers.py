@@ -29,20 +29,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.tables.schema import UnfamiliarValue
 
-__all__ = [
-    "SHOWN",
-    "VALUES_AT_ONCE",
-    "ClassDistribution",
-    "DataError",
-    "Distribution",
-    "NumberDistribution",
-    "ParameterError",
-    "as_value_errors",
-    "probability_levels",
-    "require_whole",
-]
-
-
 OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
 
 

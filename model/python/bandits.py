@@ -49,15 +49,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Floats, Ints
 
-__all__ = [
-    "BanditOptions",
-    "BoundedReward",
-    "Experience",
-    "RewardPosterior",
-    "ThompsonSampling",
-    "decisions_until_update",
-]
-
 
 class BoundedReward(Bernoulli):
     """``E[share] = sigmoid(output)``, for targets in [0, 1]."""

@@ -60,14 +60,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Bools, Doubles
 
-
-__all__ = [
-    "BBBClassifier",
-    "BBBEstimator",
-    "BBBRegressor",
-]
-
-
 RENAMED = {"seed": "random_state", "transform": "target_transform"}
 """Options with another name here: scikit-learn calls the seed ``random_state``, and ``transform`` is a method name."""
 MOST_RANDOM_SEED = 2**31 - 1

@@ -42,19 +42,6 @@ from murho.model.training.train import train as train_on_table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-
-__all__ = [
-    "TrainedModel",
-    "decide_about_table",
-    "load",
-    "table_of",
-    "train",
-    "version_directory",
-    "warn_of_left_out",
-    "with_declared_kinds",
-]
-
-
 HARMLESS = (IGNORED, GROUPS, "every cell is the same", "every cell is missing")
 """Reasons to leave out a column without a warning."""
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoder
 
-__all__ = ["ENCODING_FILE", "GRAPH_FILE", "encoding_of", "export"]
-
 GRAPH_FILE, ENCODING_FILE = "model.onnx", "encoding.json"
 OPSET = 18
 STEPS = 40

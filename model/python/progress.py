@@ -19,10 +19,6 @@ from murho.model.training.candidates import Attempt, Reporter, Stage
 if TYPE_CHECKING:
     from murho.model.bbb.fit import Epoch
 
-__all__ = [
-    "TerminalReporter",
-]
-
 SECONDS_BETWEEN_LINES = 10.0
 EARLIEST_ETA = 0.02
 """Share of the training that must be done before its end is estimated."""

@@ -30,22 +30,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
 
-__all__ = [
-    "FIRST_ROWS",
-    "ROWS_PER_BLOCK",
-    "LocalScorer",
-    "Scored",
-    "answer_table",
-    "beside",
-    "check_first_rows",
-    "check_options",
-    "lists_as_text",
-    "score_blocks",
-    "stored_schema",
-    "warning_texts",
-    "written_columns",
-]
-
 ROWS_PER_BLOCK = 16_384
 Found = TypeVar("Found")
 

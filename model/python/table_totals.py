@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
 
-__all__ = ["added_up", "answer_of"]
-
 
 def added_up(
     posterior: Posterior,

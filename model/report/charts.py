@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from murho.model.files import JSON
 
-__all__ = ["COLOURS", "MEASURES", "MOST_BARS", "PAPER", "Chart", "charts", "named", "ordered_features"]
-
 INK, MUTED, RULE, PAPER = "#1f2a37", "#5b6675", "#e3e7ec", "#fffffe"
 BLUE, ORANGE, GREY, BAND = "#1862b0", "#c8590d", "#98a2ae", "#cfe0f4"
 COLOURS = {

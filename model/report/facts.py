@@ -37,18 +37,6 @@ if TYPE_CHECKING:
     from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Evidence, Trained
 
-__all__ = [
-    "FACTS_PATH",
-    "FORMAT",
-    "facts_of_data",
-    "facts_of_revision",
-    "facts_of_spec",
-    "facts_of_training",
-    "report_facts",
-    "shown_rows",
-    "stored_facts",
-]
-
 FORMAT = 3
 """Version of the layout of the facts; those of another one are not read."""
 FACTS_PATH = PurePosixPath("report/facts.json")

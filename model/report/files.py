@@ -34,20 +34,6 @@ if TYPE_CHECKING:
     from murho.model.training.revisions import LabelledRows, Revised
     from murho.model.training.train import Trained
 
-__all__ = [
-    "HOW_TO_GET_CHARTS",
-    "MOST_ROWS",
-    "PAGE_FILE",
-    "Drawing",
-    "can_draw",
-    "draw",
-    "html_page",
-    "report_files",
-    "report_of_rows",
-    "revision_report",
-    "training_report",
-]
-
 HOW_TO_GET_CHARTS = "pip install '.[charts]' in a clone of Murho's repository"
 
 

@@ -18,21 +18,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles
 
-
-__all__ = [
-    "LONGEST_TEXT",
-    "MISSING_WORDS",
-    "as_text",
-    "canonical_category",
-    "days_of",
-    "explain_long_text",
-    "format_date",
-    "parse_boolean",
-    "parse_date",
-    "parse_number",
-    "without_codes",
-]
-
 LONGEST_TEXT = 2**16
 """Bytes in UTF-8 of the text in a cell of a feature: more is no category, number or date."""
 

@@ -40,31 +40,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles, Ints
 
 
-__all__ = [
-    "MOST_EXACT",
-    "Distinct",
-    "canonical_cells",
-    "canonical_column",
-    "distinct",
-    "float_array",
-    "floats",
-    "holds_cells",
-    "holds_durations",
-    "holds_text",
-    "integers",
-    "list_array",
-    "merged_numbers",
-    "number_array",
-    "plain",
-    "plain_numbers",
-    "release_memory",
-    "rows_of",
-    "stored_kind",
-    "text_array",
-    "trimmed",
-]
-
-
 def text_array(texts: Sequence[str | None]) -> pa.StringArray:
     """Texts as an Arrow array, ``[len(texts)]``; None is a missing one."""
     encoded = [b"" if text is None else text.encode() for text in texts]

@@ -23,8 +23,6 @@ from murho.model.tables.columns import trimmed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Header", "csv_rows", "parse_csv", "read_header"]
-
 _SEPARATORS = (",", ";", "\t", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENCODING_HINT = "save it as UTF-8"

@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Doubles
     from murho.model.tables.readings import ReadingHints
 
-__all__ = [
-    "DataReport",
-    "ReportedColumn",
-    "Suspect",
-    "describe_columns",
-    "describe_table",
-    "leak_suspects",
-    "report_lines",
-    "share_told",
-]
-
 _LEAK_ROWS, _FEWEST_ROWS = 5_000, 30
 """Rows that are looked at, spread over the table, and the fewest that tell anything."""
 _TELLS = 0.996

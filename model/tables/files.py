@@ -36,21 +36,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
-__all__ = [
-    "PANDAS_INDEX",
-    "check_names",
-    "declared_kinds",
-    "is_frame",
-    "read_table",
-    "require_file",
-    "table_from_frame",
-    "table_from_matrix",
-    "target_name",
-    "unnamed",
-    "without_index",
-]
-
 STDIN = Path("-")
 _PACKED = (".gz", ".zip")
 _PARTIAL = 64

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     Reader: TypeAlias = Callable[[pa.Buffer, str, FileForm], pa.Table]
 
-__all__ = ["READERS", "column_of_cells", "format_of", "mapped", "notes_of", "with_notes"]
-
 _KEY = b"murho.notes"
 
 

@@ -56,17 +56,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Bools, Doubles, Places
 
-
-__all__ = [
-    "Inference",
-    "example_of",
-    "far_numbers",
-    "hints_of_table",
-    "infer_column",
-    "suspected_code",
-    "without_misfits",
-]
-
 _ROWS_FOR_HINTS = 2_048
 """First rows of a table from which columns learn of each other."""
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-__all__ = ["AS_IT_IS", "ColumnOverride", "FeatureKind", "FileForm"]
-
 
 class FeatureKind(StrEnum):
     """The kind of a column's cells."""

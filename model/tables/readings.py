@@ -31,28 +31,6 @@ if TYPE_CHECKING:
 
     from murho.model.tables.columns import Distinct
 
-__all__ = [
-    "LOOKED_AT",
-    "MARK",
-    "NO_HINTS",
-    "ORDER",
-    "DateOrder",
-    "DateReading",
-    "DecimalMark",
-    "NumberReading",
-    "Parts",
-    "Question",
-    "Reading",
-    "ReadingHints",
-    "date_parts",
-    "is_missing_word",
-    "number_parts",
-    "parts_of",
-    "proofs",
-    "reading_from_json",
-    "readings_of",
-]
-
 DecimalMark: TypeAlias = Literal[".", ","]
 DateOrder: TypeAlias = Literal["day-first", "month-first"]
 

@@ -43,29 +43,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles, Ints
 
-__all__ = [
-    "GROUPS",
-    "IGNORED",
-    "MOST_CLASSES",
-    "MOST_WEIGHT",
-    "UNKNOWN",
-    "ColumnPlan",
-    "class_codes",
-    "classes_of",
-    "columns_from_table",
-    "group_labels",
-    "infer_target",
-    "infer_task",
-    "labels_from_table",
-    "make_schema",
-    "plan_columns",
-    "read_targets",
-    "require_column",
-    "row_weights",
-    "target_from_table",
-    "weights_from_table",
-]
-
 MOST_CLASSES = 1_000
 """More classes than this are surely names or numbers, not classes."""
 

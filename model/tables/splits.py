@@ -36,30 +36,6 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles, Ints
 
-
-__all__ = [
-    "BASE",
-    "FEWEST_ROWS_TO_CALIBRATE",
-    "FOLDS",
-    "MOST_HELD_OUT",
-    "ROW_ORDER",
-    "HeldOut",
-    "Split",
-    "TimeBlocks",
-    "Units",
-    "assign_folds",
-    "column_codes",
-    "equal_rows",
-    "find_units",
-    "folds_of",
-    "joined_units",
-    "partition_of",
-    "single_rows",
-    "split_in_time",
-    "split_rows",
-    "time_blocks",
-]
-
 BASE = -1
 """Number of the block of the oldest rows, which all members learn from and none judges."""
 BASE_SHARE = 0.5

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pyarrow import parquet
 
-__all__ = ["ROWS_PER_GROUP", "as_csv", "csv_writer", "naming_failures", "parquet_writer", "writing"]
-
 _ROWS = 8192
 
 

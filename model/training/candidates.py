@@ -22,24 +22,6 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.fit import Epoch, Fit
 
-__all__ = [
-    "FULL",
-    "NARROW",
-    "SETTLING",
-    "SHARE_OF_SEARCH",
-    "TRIAL",
-    "Attempt",
-    "Candidate",
-    "Reporter",
-    "SearchPlan",
-    "SearchResult",
-    "Stage",
-    "epochs_of",
-    "has_few_rows",
-    "stage_title",
-    "warm_up_share",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
 
-__all__ = ["NEGLIGIBLE_SIGMA", "Extrapolation", "extrapolation_trial", "with_extrapolation_prior"]
-
 NEGLIGIBLE_SIGMA = 1e-3
 """sigma of the weights from such inputs to hidden layers and noise: they have almost no effect, but an update with rows
 beyond the range can move them."""

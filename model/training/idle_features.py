@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.rows import Rows
     from murho.model.training.search import BestSoFar, CandidateFits
 
-__all__ = ["harm_of_shuffling", "idle_by_member", "note_of_unread", "without_idle_features"]
-
 ROWS_A_FEATURE = 50
 """Rows for each feature from which no feature is looked at: then idle ones cost little, and trials take time."""
 LEAST_HARM = (0.5, 1.0)

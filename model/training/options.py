@@ -30,21 +30,6 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.priors import StoredPrior
 
-__all__ = [
-    "QUICK_MEMBERS",
-    "QUICK_TEMPERATURE",
-    "OptionText",
-    "TrainOptions",
-    "UpdateOptions",
-    "default_budget",
-    "flag",
-    "make_options",
-    "option_texts",
-    "problem_text",
-    "quick_budget",
-    "validated",
-]
-
 QUICK_MEMBERS = 5
 """Members, M: one a fold. Each row is held out by one member."""
 QUICK_TEMPERATURE = 0.1

@@ -39,19 +39,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-
-__all__ = [
-    "OF_NUMBERS",
-    "PreparedTable",
-    "choose_classes",
-    "held_out_within_budget",
-    "prepare_table",
-    "reading_hints",
-    "rows_for_budget",
-    "rows_within_budget",
-    "say_if_few_numbers",
-]
-
 OF_NUMBERS = {
     "noise": "auto",
     "noise_sigma": None,

@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 
     from murho.model.encoding.encoder import Encoder
 
-__all__ = [
-    "Cut",
-    "cut",
-    "extrapolation_inputs",
-    "prune",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Cut:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from murho.model.encoding.encoder import Encoded
     from murho.model.evaluation.rows import JudgedRows
 
-__all__ = ["LabelledRows", "Revised", "labelled_rows", "revise"]
-
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:

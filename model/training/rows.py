@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from murho.model.training.options import TrainOptions
 
-__all__ = ["TrainingData", "hold_out", "learnable_rows"]
-
 
 def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> TrainingData:
     """Split the rows that have a target and a weight, and describe their features.

@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.network import BayesianNetwork
     from murho.model.distributions.transforms import Standardisation
 
-__all__ = [
-    "DRAWS",
-    "ClassScorer",
-    "NumberScorer",
-    "extrapolated",
-    "is_better",
-    "judge_scores",
-    "mean_and_error",
-    "paired_difference",
-    "row_differences",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class NumberScorer:

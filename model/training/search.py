@@ -74,18 +74,6 @@ if TYPE_CHECKING:
     from murho.model.encoding.whitening import Whitening
     from murho.model.training.rows import TrainingData
 
-__all__ = [
-    "BestSoFar",
-    "CandidateFits",
-    "first_candidate",
-    "fit_in_full",
-    "fit_options",
-    "open_dimensions",
-    "run_trials",
-    "search",
-    "trial",
-]
-
 
 class BestSoFar:
     """The best fit of a search so far.

@@ -29,21 +29,6 @@ if TYPE_CHECKING:
     from murho.model.training.options import TrainOptions
     from murho.model.training.rows import TrainingData
 
-__all__ = [
-    "TEMPERATURES",
-    "SearchDimension",
-    "dimensions_of_numbers",
-    "first_likelihood",
-    "is_cap",
-    "is_overdispersed",
-    "is_simpler",
-    "likelihood_spec",
-    "next_temperature",
-    "require_noise_for",
-    "suits",
-    "target_limits",
-]
-
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
 """Temperatures to try. 1 is the exact free energy; below 1 the data get more weight than Bayes' rule gives them."""
 FROM_SIMPLE: dict[str, tuple[Any, ...]] = {

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from murho.model.tables.splits import HeldOut
     from murho.model.training.options import TrainOptions
 
-__all__ = ["Evidence", "Trained", "choose_time_feature", "fit_to_newest_rows", "train", "train_on"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:

@@ -45,15 +45,6 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import UpdateOptions
 
-__all__ = [
-    "FEWEST_ROWS_TO_HOLD_OUT",
-    "fit_to_new_rows",
-    "posterior_shift",
-    "split_new_rows",
-    "temperature_of",
-    "update",
-]
-
 
 def posterior_shift(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> dict[str, float]:
     """How far a posterior has moved, from its tensors by name.

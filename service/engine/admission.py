@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from murho.service.engine.jobs import Job, ModelLike
 
-__all__ = ["FIRST_SECONDS_PER_COST", "Admission", "Admitted", "FairQueue", "WorkRates"]
-
-
 FIRST_SECONDS_PER_COST = 2e-7
 """Before anything was measured: a network of 2 x 64 units on one core."""
 LARGE = 8192.0

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.tables.schema import Columns, Schema, UnfamiliarValue
 
-__all__ = ["Answer", "Job", "ModelLike", "Outcome", "RowsNotFiniteError", "Slice", "Timing", "compute"]
-
-
 Outcome: TypeAlias = "Answer | BaseException | None"
 """What became of a slice: the answer of its job, an error, or None while rows of the job are left."""
 

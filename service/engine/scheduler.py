@@ -29,9 +29,6 @@ from murho.service.errors import ClientGoneError, DeadlineError, EngineSilentErr
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
-__all__ = ["PASS_SECONDS", "Receive", "Scheduler"]
-
-
 PASS_SECONDS = 0.04
 """Work of one pass. Shorter ones would make large requests slower, longer ones would make small requests wait."""
 PASS_SHARE, MOST_PASS_SECONDS = 0.25, 0.12

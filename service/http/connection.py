@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
     from murho.service.parts import Parts
 
-__all__ = ["NEW_SECONDS", "Connection"]
-
-
 # In this time a client that was refused, or whose body nobody reads any more, may read the answer; then it is cut off.
 LINGER_SECONDS = 5.0
 # In this time a new connection's first request arrives, unless the client waits with it.

@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 
-__all__ = [
-    "RESERVED_FILES",
-    "ConnectionLimits",
-    "files_for",
-    "head_without_offer",
-    "is_out_of_files",
-    "problem_bytes",
-    "refusal_of",
-]
-
 
 def refusal_of(error: HttpParserError) -> ServiceError:
     """Returns what to say of an error of the parser; its cause is the failure of a callback, if it was one."""

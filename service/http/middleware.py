@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 
-__all__ = ["PARSED", "AccessLog", "FrontDoor", "Paths", "RequestLog", "behind_proxies", "shared_with"]
-
-
 PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 UNMATCHED = "unmatched"
 """The route of a request that has none."""

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from murho.model.files import JSON
     from murho.service.engine.jobs import ModelLike
 
-__all__ = ["description", "overview", "report_charts", "target_of"]
-
-
 SHOWN_FACTS = ("metrics", "totals", "training", "prior", "likelihood", "default_seed", "created")
 """Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others."""
 OF_SINGLE_WEIGHTS = ("unread", "removed")

@@ -29,21 +29,6 @@ if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
     from murho.service.models.watcher import CheckpointSource, Stamp
 
-__all__ = [
-    "MOST_LISTED",
-    "Change",
-    "LoadedModel",
-    "Loader",
-    "Outcome",
-    "Refused",
-    "Registry",
-    "Snapshot",
-    "Swap",
-    "first_of",
-    "title_of",
-]
-
-
 Key: TypeAlias = tuple[str, str]
 """Name and version."""
 Outcome: TypeAlias = Literal["loaded", "refused", "unloaded"]

@@ -15,9 +15,6 @@ from murho.service.models.loader import MOST_LISTED, Change, LoadedModel, title_
 from murho.service.parts import AdminDependency, JSONBytes, PartsDependency
 from murho.service.predict.routes import MEDIA_TYPES
 
-__all__ = ["machines_router", "router"]
-
-
 VERSION_PARAMETER: dict[str, Any] = {
     "parameters": [
         {

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
     from murho.service.settings import Settings
 
-__all__ = ["LOOK", "CheckpointSource", "Stamp", "Watcher", "seconds_between_looks"]
-
-
 LOOK = Change(patient=True)
 """What is done every few seconds."""
 

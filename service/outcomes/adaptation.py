@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from murho.service.outcomes.records import Earlier, Scored, State, VersionFacts
     from murho.service.outcomes.store import Store
 
-__all__ = ["ADAPTATION", "AdaptationFollower", "Bands", "state_of", "take_up"]
-
-
 ADAPTATION = "adaptation"
 KEEPS = 500_000
 """How far back states are kept, more and more of them left out: 10 MB at most."""

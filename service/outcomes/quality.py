@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from murho.service.outcomes.records import Earlier, Scored, VersionFacts
     from murho.service.outcomes.routes import QualityQuery
 
-__all__ = ["ALARM", "AlarmFollower", "quality_of"]
-
-
 ALARM = "alarm"
 MOST_HOURS = 7 * 24
 """A longer window is of whole days."""

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from murho.service.outcomes.store import Store
     from murho.service.predict.answers import ToRecord
 
-__all__ = ["Recorder"]
-
-
 GATHER_SECONDS = 0.1
 """What comes within it is one transaction, of 1.5 ms; each of its rows takes 10 microseconds."""
 LOOK_SECONDS = 0.005

@@ -19,21 +19,6 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles, Floats
     from murho.model.checkpoint.spec import ModelSpec
 
-__all__ = [
-    "Accepted",
-    "Batch",
-    "Earlier",
-    "FeatureFacts",
-    "Follower",
-    "Pair",
-    "Recorded",
-    "Scored",
-    "State",
-    "Value",
-    "VersionFacts",
-]
-
-
 Value: TypeAlias = float | str
 """An outcome: a number, or the name of a class."""
 Earlier: TypeAlias = "Callable[[int], str | None]"

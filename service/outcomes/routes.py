@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from murho.service.outcomes.recorder import Recorder
     from murho.service.outcomes.records import Value, VersionFacts
 
-__all__ = ["OutcomesRequest", "OutcomesResponse", "QualityQuery", "checked", "router"]
-
-
 # The store is imported where it is used, as SQLAlchemy and torch take a while.
 
 router = APIRouter(tags=["outcomes"])

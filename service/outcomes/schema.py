@@ -44,25 +44,6 @@ from murho.service.errors import NotReadyError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "BASE",
-    "PREDICTIONS",
-    "REQUESTS",
-    "REVISIONS",
-    "ROLLUPS",
-    "SPANS",
-    "STATES",
-    "SUMS",
-    "VERSIONS",
-    "address_of",
-    "open_engine",
-    "reading",
-    "serialised",
-    "shown",
-    "writing",
-]
-
-
 BUSY_SECONDS = 10.0
 """How long SQLite waits for another process that writes."""
 LOCK = 0x4D7572686F

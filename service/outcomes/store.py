@@ -57,9 +57,6 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.compiler import SQLCompiler
     from sqlalchemy.sql.elements import ColumnElement
 
-__all__ = ["HOUR", "Store"]
-
-
 AT_A_TIME = 2000
 """Rows of one statement and, of outcomes, of one transaction."""
 HOUR = 3600

@@ -20,9 +20,6 @@ from starlette.exceptions import HTTPException
 
 from murho.service.predict.memory import accepted_coding, compressed
 
-__all__ = ["CONTENT_SECURITY_POLICY", "router", "web_file"]
-
-
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Schema
     from murho.service.predict.rows import Inputs
 
-__all__ = ["DOOR", "AggregateRequest"]
-
-
 Cell = str | float | bool | None
 Result = TypeVar("Result")
 

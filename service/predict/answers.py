@@ -44,29 +44,6 @@ if TYPE_CHECKING:
     from murho.service.predict.rows import Inputs
     from murho.service.settings import Settings
 
-__all__ = [
-    "MAX_WARNINGS",
-    "Answered",
-    "Asked",
-    "ClassPredictResponse",
-    "Codec",
-    "Encoded",
-    "InputWarning",
-    "ModelName",
-    "PredictResponse",
-    "Terms",
-    "ToRecord",
-    "answer_columns",
-    "answer_facts",
-    "calibration_of",
-    "fact_headers",
-    "head_of",
-    "names_of",
-    "response_of",
-    "warnings_of",
-]
-
-
 MAX_WARNINGS = 100
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from murho.service.parts import Parts
 
-__all__ = ["read_body", "whole_body"]
-
 
 @asynccontextmanager
 async def whole_body(parts: Parts, scope: Scope, receive: Receive, most: int | None = None) -> AsyncIterator[bytes]:

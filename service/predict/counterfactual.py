@@ -25,9 +25,6 @@ from murho.service.predict.rows import Problems, cells_of, explain_unknown, pars
 if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
 
-__all__ = ["DOOR"]
-
-
 MOST_FOUND = 10
 
 

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.decisions import Actions, DecideOptions, Decisions
     from murho.model.tables.schema import Schema
 
-__all__ = ["DOOR", "DecideRequest"]
-
-
 BYTES_OF_DRAW, VALUE_BYTES = 24, 128
 """Of a function value or probability under a draw, with its copies; and of an action of a context, in the answer."""
 LINEAR = (

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from murho.service.tables.blocks import AskedInBlocks
     from murho.service.telemetry.metrics import OfVersion
 
-__all__ = ["BYTES_PER_ROW_DRAW", "InFlight"]
-
-
 Result = TypeVar("Result")
 
 BYTES_PER_ROW_DRAW = 16

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.prediction import AnswerField, Detail, PredictOptions, Unit
     from murho.service.settings import Settings
 
-__all__ = ["MOST_CONTAINERS", "JSONCodec", "document_of", "encode_answer", "encode_document", "load_json"]
-
-
 PIECE_VALUES = 4096
 """Numbers encoded at once, in about half a millisecond: the encoder holds the interpreter's lock."""
 JOIN_BYTES = 2**18

@@ -45,28 +45,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.draw_room import DrawRoom
     from murho.service.engine.scheduler import Scheduler
 
-__all__ = [
-    "IN_MEMORY_BYTES",
-    "SMALL_BYTES",
-    "VARY",
-    "WRITTEN_BYTES",
-    "Room",
-    "Share",
-    "Spool",
-    "SpooledResponse",
-    "accepted_coding",
-    "compressed",
-    "compressed_pieces",
-    "decompressed",
-    "decompressed_pieces",
-    "foreign_form",
-    "is_plain",
-    "keep_small",
-    "sent_pieces",
-    "weighted",
-]
-
-
 SMALL_BYTES = 2**16
 """A request that takes no more is refused only where the whole budget is taken; rows and answers aren't counted."""
 LARGE_SHARE = 0.75

@@ -23,27 +23,6 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Target
     from murho.service.settings import Settings
 
-__all__ = [
-    "EXAMPLE",
-    "LISTS",
-    "LONGEST_ID",
-    "CommonOptions",
-    "Included",
-    "InferenceError",
-    "Many",
-    "PredictRequest",
-    "Strict",
-    "Told",
-    "common_options",
-    "options_of",
-    "parsed",
-    "predict_options",
-    "query_options",
-    "shown",
-    "value_of_text",
-]
-
-
 EXPECTED = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object"),
     "list_type": "a list",

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
     from murho.service.predict.in_flight import InFlight
 
-__all__ = ["ask", "predict"]
-
-
 Result = TypeVar("Result")
 
 VALUE_BYTES = 32

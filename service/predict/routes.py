@@ -47,21 +47,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-__all__ = [
-    "CODECS",
-    "DOOR",
-    "MEDIA_TYPES",
-    "OF_MODELS",
-    "PARQUET",
-    "REFERENCE",
-    "Decoder",
-    "Door",
-    "answer",
-    "reader_of",
-    "writer_of",
-]
-
-
 Result = TypeVar("Result")
 
 PARQUET = ParquetCodec()

@@ -35,30 +35,6 @@ if TYPE_CHECKING:
 
     from murho.service.engine.jobs import ModelLike
 
-__all__ = [
-    "ABSENT",
-    "JSON_NAMES",
-    "MAX_LISTED",
-    "PIECE_CELLS",
-    "Form",
-    "Inputs",
-    "Problems",
-    "cells_of",
-    "check_rows",
-    "column_of",
-    "decode_cells",
-    "example_row",
-    "explain_cell",
-    "explain_unknown",
-    "parse_inputs",
-    "pointer",
-    "read_column",
-    "refuse_unknown",
-    "shorten",
-    "wrong_at",
-]
-
-
 MOST_GUESSES = 10
 """Unknown names for which the closest feature is looked for."""
 FORMS = "a list of objects (records), a list of lists (a matrix) or an object of lists (columns)"

@@ -32,18 +32,6 @@ if TYPE_CHECKING:
 
     from murho.model.files import JSON
 
-__all__ = [
-    "BYTES",
-    "LENGTH_BYTES",
-    "LENGTH_HEADER",
-    "InferResponse",
-    "Output",
-    "encode_inference",
-    "outputs_of",
-    "packed",
-]
-
-
 LENGTH_HEADER = "Inference-Header-Content-Length"
 LENGTH_BYTES = 4
 """Of each element of BYTES."""

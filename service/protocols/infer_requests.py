@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.prediction import PredictOptions
     from murho.service.settings import Settings
 
-__all__ = ["DTYPES", "MATRIX", "InferCodec", "InferRequest", "takes_matrix"]
-
-
 MATRIX = "x"
 """The name of the input that has all features."""
 MICROSECONDS = 1e6

@@ -22,9 +22,6 @@ from murho.service.predict.rows import parse_inputs, pointer, wrong_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["INVOCATIONS", "ScoringCodec"]
-
-
 ROWS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 PIECE_ROWS = 256
 """Rows encoded at once: objects take far more memory than numbers, and the encoder holds the interpreter's lock."""

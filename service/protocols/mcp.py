@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from murho.model.files import JSON
     from murho.service.parts import Parts
 
-__all__ = ["IMPORTED", "AgentDoor", "in_process", "make_server"]
-
-
 INSTRUCTIONS = (
     "Models of tables that answer with error bars. An answer is a distribution: tell people the interval, not the mean "
     "alone. Where `unsure` is true the model does not know: say so, with the reason, rather than the number. "

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from murho.model.files import JSON
     from murho.service.engine.jobs import ModelLike
 
-__all__ = ["INFER", "router"]
-
-
 MODEL = "/v2/models/{name}"
 VERSION = "/v2/models/{name}/versions/{version}"
 

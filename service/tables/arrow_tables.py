@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Schema
     from murho.service.settings import Settings
 
-__all__ = ["FACTS", "TEXT_BYTES", "ArrowCodec", "ParquetCodec", "ParquetProcess", "stream_size", "text_bytes"]
-
-
 TEXT_BYTES = 2**23
 """Of a block, once each row has its own texts; and those of one row more."""
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"

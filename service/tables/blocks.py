@@ -70,26 +70,6 @@ if TYPE_CHECKING:
     from murho.model.predictive.prediction import PredictOptions
     from murho.service.settings import Settings
 
-__all__ = [
-    "BLOCK_BYTES",
-    "HELD",
-    "WORK",
-    "AskedInBlocks",
-    "BlockCodec",
-    "TableCodec",
-    "answer_in_blocks",
-    "block_rows",
-    "check_names",
-    "check_size",
-    "inputs_of_tables",
-    "most_columns",
-    "number_column",
-    "number_columns",
-    "plain_body",
-    "reading_ahead",
-]
-
-
 BLOCK_BYTES = 2**20
 BLOCK_ROWS = 2**13
 HELD = 2

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from murho.model.tables.schema import Schema
 
-__all__ = ["CSVCodec"]
-
-
 MOST_HEADER_BYTES = 2**18
 MOST_OTHERS = 20
 """Columns of an index, and those that are empty behind a last separator."""

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from murho.service.predict.answers import Answered, Terms
 
-__all__ = ["NpyCodec"]
-
-
 MOST_HEADER_BYTES = 4096
 HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,

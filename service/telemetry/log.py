@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.trace import Span
 
-__all__ = ["REQUEST_ID", "TRACEPARENT", "LogLimit", "Stderr", "Tracing", "configure_logging", "escaped", "for_people"]
-
-
 REQUEST_ID: ContextVar[str] = ContextVar("request_id")
 """The id of the request in hand, for every line of the log about it."""
 

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike, Timing
     from murho.service.engine.scheduler import Scheduler
 
-__all__ = ["OfVersion", "Telemetry"]
-
-
 # Geometric buckets, in seconds: a single row takes about a millisecond, a batch of a million rows minutes.
 SECONDS = tuple(0.0005 * 2**step for step in range(18))
 JOBS = tuple(2**step for step in range(11))

@@ -15,8 +15,6 @@ from murho.cli.grammar import uniform
 from murho.model.errors import MurhoError, OptionError
 from murho.model.runtime import let_threads_sleep
 
-__all__ = ["app", "main"]
-
 PANELS = {
     "Make a model": {
         "inspect": "Say how a file is read, column by column, and what is odd in it.",

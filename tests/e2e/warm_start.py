@@ -21,8 +21,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["POSSIBLE", "WarmProcess"]
-
 POSSIBLE = sys.platform == "linux"
 """Whether there are sockets of whole messages here, and a fork that Python's libraries bear."""
 

@@ -18,8 +18,6 @@ from murho.model.training.train import train
 from tests.model.conftest import Notes, present
 from tests.support import ROOT
 
-__all__ = ["coverages_and_far_ratios"]
-
 HELD_OUT = 80
 
 

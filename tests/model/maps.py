@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.spec import ModelSpec
 
-__all__ = ["calibration_of", "odd_map"]
-
 
 def odd_map(nominal: Sequence[float], observed: Sequence[float], rows: int) -> ConformalMap:
     """The symmetric map with these knots above the median."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from murho.model.bbb.likelihood import Likelihood
     from murho.model.bbb.network import BayesianNetwork
 
-__all__ = ["best_variance", "free_energy", "kl", "scale_mixture"]
-
 
 def kl(prior: Prior, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """``KL(q || prior)`` of all weights of each member, ``[M]``; of a scale mixture its estimate from one draw."""

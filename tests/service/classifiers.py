@@ -20,8 +20,6 @@ from murho.model.predictive.prediction import PredictOptions, Question
 from murho.model.tables.schema import Columns, Schema, Target
 from tests.service.support import SCHEMA, FakeModel, spec_of
 
-__all__ = ["CLASSES", "CLASS_SCHEMA", "Classifier", "class_spec", "write_classifier"]
-
 CLASSES = ("5_doors", 'kei, "small"', "naïve")
 """Names that a separator of columns, a quote and a level could be confused with."""
 CLASS_SCHEMA = replace(SCHEMA, target=Target("Body", None, CLASSES))

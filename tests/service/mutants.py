@@ -41,8 +41,6 @@ from tests.service.bodies import ARROW, CSV, JSON, NPY, PARQUET, arrow, csv, par
 from tests.service.protocols.support import LENGTH, NUMBERS, row_tensors, text_bytes
 from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
 
-__all__ = ["FORMS", "Findings", "Form", "Mutant", "mutants", "search"]
-
 LIMITS = Settings(max_body_bytes=2**20, max_rows=1000, samples=4)
 MOST_BYTES = 2**16
 """Of a part of a mutant: repetitions make it no longer."""

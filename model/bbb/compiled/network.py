@@ -44,23 +44,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Integers = NDArray[np.int64]
 
-__all__ = [
-    "OUTPUTS",
-    "Real",
-    "backward",
-    "draw_outputs",
-    "fill_words",
-    "forward",
-    "gather",
-    "last_values",
-    "layer_table",
-    "normal",
-    "philox",
-    "room_of_buffers",
-    "room_of_outputs",
-    "scales",
-]
-
 require_products()
 
 Real, Word, Long = np.float32, np.uint32, np.uint64

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Integers = NDArray[np.int64]
 
-__all__ = ["room_of_steps", "take_steps"]
-
 FIXED, HOMOSCEDASTIC, HETEROSCEDASTIC, MIXTURE, BERNOULLI, CATEGORICAL = range(6)
 """Observation models that have compiled steps."""
 MOST_NORM, LARGEST = 10.0, 1e300

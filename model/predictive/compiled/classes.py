@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     Doubles = NDArray[np.float64]
     Floats = NDArray[np.float32]
 
-__all__ = ["pool_draws", "settle_draws"]
-
-
 TINY = float(np.finfo(np.float64).tiny)
 
 

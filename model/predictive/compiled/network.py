@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Integers = NDArray[np.int64]
 
-__all__ = ["forward_draws", "silu"]
-
-
 require_products()
 
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     Reals = NDArray[np.floating]
     Moments = tuple[float, float, float]
 
-__all__ = ["Scale", "answer_rows", "find_levels", "find_tails", "row_of"]
-
 HALF, SIX, REACH = Real(0.5), Real(6.0), Real(SINGLE.reach)
 
 

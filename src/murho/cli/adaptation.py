@@ -12,8 +12,6 @@ from murho.cli.shared import JsonOption, print_json, print_lines, require_name, 
 if TYPE_CHECKING:
     from murho.service.outcomes.records import State
 
-__all__ = ["adaptation"]
-
 SHOWN = 20
 
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.totals import TotalsAnswer
 
-__all__ = ["aggregate"]
-
 
 def aggregate(
     data: Path,

@@ -16,8 +16,6 @@ from murho.model.errors import MurhoError
 if TYPE_CHECKING:
     from murho.service.settings import Settings
 
-__all__ = ["CHECKS", "Finding", "doctor", "examine"]
-
 CHARTS, COMPILED = "pip install '.[charts]' in a clone of Murho", "pip install '.[compiled]' in a clone of Murho"
 MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 

@@ -25,8 +25,6 @@ from murho.cli.shared import (
 )
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     data: Annotated[Path, typer.Argument(help="Rows with the target column")],

@@ -11,8 +11,6 @@ from murho.model.evaluation.summary import per_cent, plus_minus, significant
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["report_lines"]
-
 MOST_UNKNOWN = 12
 """Most unknown classes in the text; JSON has all."""
 SCORES = {"log_loss": "log loss (nats)", "brier": "Brier score", "ece": "calibration error"}

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from murho.model.evaluation.why import Explained
     from murho.model.files import JSON
 
-__all__ = ["explain"]
-
 MOST_NUMBERS = 2**26
 """Of the draws of all rows that may be labelled next: half a GiB."""
 

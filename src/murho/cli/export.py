@@ -9,8 +9,6 @@ import typer
 
 from murho.cli.shared import CheckpointsOption, JsonOption, find_version, prediction_options, print_json, print_lines
 
-__all__ = ["export"]
-
 
 def export(
     model: Annotated[str | None, typer.Argument(help="Name of the checkpoint.")],

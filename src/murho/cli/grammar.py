@@ -15,8 +15,6 @@ from murho.model.tables.overrides import FileForm
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["FILES", "complete_columns", "complete_names", "name_and_data", "uniform"]
-
 FILES = "CSV, Parquet, Arrow, JSON or Excel file, .gz and .zip, too; - for stdin"
 
 

@@ -30,10 +30,6 @@ from murho.model.tables.overrides import AS_IT_IS, FileForm
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "importance",
-]
-
 
 def importance(
     name: str | None,

@@ -19,8 +19,6 @@ from murho.cli.train import option_parameters, option_values
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 from murho.model.training.options import make_options
 
-__all__ = ["inspect"]
-
 OPTIONS = ("task", "ignore", "decimal", "day_first", "missing_value", "keep", "drop_bad_rows")
 """Options of a training that change how a table is read."""
 

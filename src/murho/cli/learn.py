@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from murho.model.files import JSON
     from murho.service.outcomes.store import Store
 
-__all__ = ["better_version", "learn"]
-
 JUDGED_SHARE = 0.25
 """Of the outcomes: the newest ones, by which the versions are compared; the new one has not learned from them."""
 FEWEST_JUDGED, FEWEST_LEARNED = 30, 20

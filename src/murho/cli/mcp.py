@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from murho.service.parts import State
     from murho.service.settings import Settings
 
-__all__ = ["mcp"]
-
 
 def mcp(
     checkpoints: Annotated[

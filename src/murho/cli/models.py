@@ -12,12 +12,6 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.stores import CheckpointSummary
 
-__all__ = [
-    "age_of",
-    "model_lines",
-    "models",
-]
-
 SPANS = ((31_536_000, "year"), (2_592_000, "month"), (86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from murho.service.outcomes.records import Accepted, Value
     from murho.service.outcomes.store import Store
 
-__all__ = ["outcomes", "quality"]
-
 MOST_SAID = 10
 UrlOption = Annotated[str | None, typer.Option(help="Address of the service.", metavar="URL")]
 StoreOption = Annotated[

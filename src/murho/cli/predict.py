@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from murho.model.python.table_scoring import Scored
     from murho.model.tables.schema import Schema
 
-__all__ = ["predict", "require_fitting"]
-
-
 OF_NUMBERS = {
     "--percentiles": "--coverage sets how often the prediction set holds the class; percentiles of probabilities come "
     "over HTTP and in Python",

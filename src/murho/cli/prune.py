@@ -23,10 +23,6 @@ from murho.cli.shared import (
 )
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
-__all__ = [
-    "prune",
-]
-
 
 def prune(
     name: str | None,

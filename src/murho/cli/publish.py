@@ -9,10 +9,6 @@ import typer
 
 from murho.cli.shared import JsonOption, print_json, print_lines
 
-__all__ = [
-    "publish",
-]
-
 
 def publish(
     version: Annotated[Path, typer.Argument(help="Directory of the version: checkpoints/NAME/VERSION.")],

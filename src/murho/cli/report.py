@@ -25,10 +25,6 @@ from murho.model.errors import OptionError
 from murho.model.files import written_whole
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
-__all__ = [
-    "report",
-]
-
 
 def report(
     name: str | None,

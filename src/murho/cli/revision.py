@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.stores import CheckpointStore
     from murho.model.training.revisions import LabelledRows, Revised
 
-__all__ = ["finish_revision"]
-
 
 def finish_revision(
     store: CheckpointStore,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from murho.service.models.loader import Snapshot
     from murho.service.settings import Configuration, Settings
 
-__all__ = ["configuration_of", "key", "serve"]
-
 
 def serve(
     checkpoints: Annotated[

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from murho_client import Client
     from murho_client import Prediction as Answer
 
-
-__all__ = ["ServiceScorer", "client_errors", "connect"]
-
 ROWS_PER_REQUEST = 4_096
 SECONDS_PER_REQUEST = 120.0
 RETRIES = 3

@@ -24,39 +24,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.checkpoint.stores import CheckpointStore, WrittenVersion
 
-__all__ = [
-    "CheckpointsOption",
-    "DeviceOption",
-    "EngineOption",
-    "JsonOption",
-    "PercentilesOption",
-    "RawOption",
-    "ReportOption",
-    "ReportRowsOption",
-    "SamplesOption",
-    "SeedOption",
-    "ThresholdsOption",
-    "VersionOption",
-    "WorkersOption",
-    "check_engine",
-    "find_version",
-    "load_posterior",
-    "named",
-    "naming",
-    "numbers_of",
-    "open_rows",
-    "prediction_options",
-    "print_json",
-    "print_lines",
-    "print_written",
-    "report_or_warning",
-    "require_name",
-    "say",
-    "say_left_out",
-    "table_lines",
-]
-
-
 CheckpointsOption = Annotated[
     str, typer.Option("--checkpoints", help="Directory of checkpoints, or the URL of a storage: s3://BUCKET/PREFIX.")
 ]

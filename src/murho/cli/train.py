@@ -45,14 +45,6 @@ if TYPE_CHECKING:
     from murho.model.python.progress import TerminalReporter
     from murho.model.training.train import Trained
 
-__all__ = [
-    "next_commands",
-    "option_parameters",
-    "option_values",
-    "read_config",
-    "train",
-]
-
 
 def next_commands(written: WrittenVersion) -> list[str]:
     """Lines for people: the report, and the commands that use a checkpoint, each with what it is for.

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
     from murho.model.training.revisions import LabelledRows
 
-__all__ = [
-    "update",
-]
-
 
 def update(
     name: str | None,

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from murho.service.parts import Parts
     from murho.service.settings import Settings
 
-__all__ = ["ReplicaApp"]
-
 STARTED = "lifespan.startup.complete"
 SECONDS_BETWEEN_LOOKS = 0.05
 

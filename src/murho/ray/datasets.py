@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.predictive.totals import Totals, TotalsOptions
 
-__all__ = ["TotalsWorker", "Worker", "answers_of_workers", "predict"]
-
 Found = TypeVar("Found", covariant=True)
 
 

@@ -13,8 +13,6 @@ from murho.model.runtime import available_processors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["processors_of_ray", "ray_running", "require_ray"]
-
 LOCAL_STORE_BYTES = 2**28
 """Shared memory of a Ray made here: a few blocks of rows for each worker."""
 

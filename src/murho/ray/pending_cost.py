@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["METRIC", "PendingCost"]
-
 METRIC = "pending_cost"
 """What each replica reports: the row-draws that wait or are being computed in it."""
 

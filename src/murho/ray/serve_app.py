@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from murho.ray.asgi import ReplicaApp
 
-__all__ = ["DEPLOYMENT", "app"]
-
 DEPLOYMENT = "Murho"
 """Name of the deployment, under which a configuration file of Ray Serve sets replicas and resources."""
 OF_THE_SERVER = ("host", "port", "max_connections", "max_header_bytes", "max_headers", "max_target_bytes")

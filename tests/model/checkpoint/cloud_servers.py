@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["CLOUDS", "Cloud", "cloud_server", "in_cloud_environment"]
-
 CLOUDS = ("gs", "az")
 CONTAINER = "bucket"
 ACCOUNT = "devstoreaccount1"

@@ -21,8 +21,6 @@ from s3fs import S3FileSystem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BUCKET", "Proxy", "S3Server", "in_environment", "s3_environment", "s3_server"]
-
 BUCKET = "bucket"
 Mode = Literal["forwards", "down", "silent", "slow"]
 

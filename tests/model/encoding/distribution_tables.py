@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["distribution_of", "mixed_columns", "numeric_columns", "paired_columns", "schema_of"]
-
-
 def numeric_columns(values: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
     """Columns ``x1``, ``x2``, … of a matrix ``[N, D]``."""
     return {f"x{number}": column.copy() for number, column in enumerate(values.T, start=1)}
