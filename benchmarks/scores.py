@@ -15,6 +15,8 @@ import numpy as np
 from murho.model.evaluation.classes import class_scores
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarks.results import Report
     from murho.model.arrays import Doubles, Ints
 
@@ -39,8 +41,7 @@ def quantile_scores(quantiles: Doubles, target: Doubles) -> Report:
         ``crps_error`` is None for a single row.
     """
     ordered, rows = np.sort(quantiles, axis=1), len(target)
-    levels, error = np.array(LEVELS)[OF_CRPS] / 100.0, target[:, None] - ordered[:, OF_CRPS]
-    of_rows = 2.0 * np.maximum(levels * error, (levels - 1.0) * error).mean(axis=1)
+    of_rows = pinball_crps(ordered[:, OF_CRPS], [LEVELS[place] for place in OF_CRPS], target)
     report: Report = {
         "crps": float(of_rows.mean()),
         "crps_error": float(of_rows.std(ddof=1) / math.sqrt(rows)) if rows > 1 else None,
@@ -52,6 +53,12 @@ def quantile_scores(quantiles: Doubles, target: Doubles) -> Report:
         report["coverage"][str(nominal)] = float(np.mean((lower <= target) & (target <= upper)))
         report["width"][str(nominal)] = float(np.mean(upper - lower))
     return report
+
+
+def pinball_crps(quantiles: Doubles, levels: Sequence[float], target: Doubles) -> Doubles:
+    """CRPS of each row by twice the mean pinball loss, ``[B]``, from quantiles ``[B, K]`` at K levels, per cent."""
+    shares, error = np.array(levels) / 100.0, target[:, None] - quantiles
+    return np.asarray(2.0 * np.maximum(shares * error, (shares - 1.0) * error).mean(axis=1))
 
 
 def class_report(probabilities: Doubles, labels: Ints) -> Report:
