@@ -108,7 +108,7 @@ class GaussianMixtureLikelihood(NumericLikelihood):
             standardisation.transform,
             standardisation.limits,
         )
-        return predictive if wide is None else predictive.with_wide(wide, standardisation.scale)
+        return predictive if wide is None else predictive.with_wide(wide, wide.most * standardisation.scale)
 
 
 class GaussianNoise(GaussianMixtureLikelihood):

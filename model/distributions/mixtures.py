@@ -61,16 +61,18 @@ class WideRule(Stored):
     Attributes:
         weight: Weight of the wide component, between 0 and 1.
         widening: The wider noise as a multiple of the mixture's aleatoric noise.
+        most: Upper limit of the wider noise, standardised: the standard deviation of the training targets.
     """
 
     weight: Annotated[Positive, Field(lt=1.0)]
     widening: NotNegative
+    most: Positive = 1.0
 
     @classmethod
-    def after(cls, rows: int) -> Self:
+    def after(cls, rows: int, most: float = 1.0) -> Self:
         """The rule after N training rows: weight ``1 / (N + 1)``, and `ADDED_VARIANCE` added to the variance."""
         weight = 1.0 / (rows + 1)
-        return cls(weight, math.sqrt(ADDED_VARIANCE / weight))
+        return cls(weight, math.sqrt(ADDED_VARIANCE / weight), most)
 
     def noise(self, spreads: Tensor, noise: Tensor, most: float) -> Tensor:
         """Standard deviations of the wide components of B mixtures: their variances, and that of a wider noise.
@@ -78,7 +80,7 @@ class WideRule(Stored):
         Args:
             spreads: Standard deviations of the mixtures, ``[B]``.
             noise: The aleatoric part of these, ``[B]``.
-            most: Upper limit of the wider noise: the standard deviation of the training targets.
+            most: `most` in the unit of the others.
         """
         return torch.hypot(spreads, (self.widening * noise).clamp_max(most))
 

@@ -219,7 +219,8 @@ class Standardisation(Stored):
     Attributes:
         transform: Applied to the target first.
         location: Mean of the transformed training targets.
-        scale: Their standard deviation.
+        scale: Standard deviation of what a line through the features leaves of them; of a fit that does not start at a
+            line (`model.bbb.line`), their standard deviation.
         limits: Limits of the target, in its unit; None: there are none.
     """
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 NEAR = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
 EXACT = 0.002
 """Share of the constant answer's CRPS below which the floor of the noise makes much of the raw bands."""
-AT_THE_FLOOR = "(nearly exact: learned noise is never below 0.1 % of the target's std)"
+AT_THE_FLOOR = "(nearly exact: learned noise is at least 0.1 % of the std that a line leaves)"
 NEVER_EMPTY = "(a set is never empty, and the likeliest class alone is right more often than 90 %)"
 
 

@@ -126,7 +126,7 @@ class CompiledEngine(CompiledForward):
         transform = learned.transform
         if isinstance(transform, Logarithm):
             top, shift = transform.top, transform.shift
-        of_wide, widening = (0.0, 0.0) if wide is None else (wide.weight, wide.widening)
+        rule = (0.0, 0.0, 0.0) if wide is None else (wide.weight, wide.widening, wide.most * learned.scale)
         self._numbers = (
             NOISE_FLOOR,
             learned.location - top,
@@ -134,8 +134,7 @@ class CompiledEngine(CompiledForward):
             float(isinstance(transform, Logarithm)),
             math.exp(top),
             shift,
-            of_wide,
-            widening,
+            *rule,
         )
 
     @staticmethod

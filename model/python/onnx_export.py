@@ -229,7 +229,7 @@ def _graph(posterior: Posterior, options: PredictOptions) -> Any:
     wide: tuple[_Value, _Value, float] | None = None
     if (rule := spec.likelihood.wide) is not None:
         std = g.hypot(epistemic, aleatoric)
-        wider = g("Min", spread * (aleatoric / g("Max", std, 1e-30)) * rule.widening, scale)
+        wider = g("Min", spread * (aleatoric / g("Max", std, 1e-30)) * rule.widening, rule.most * scale)
         wider = g.hypot(spread, wider)
         at, deviation = _moments(g, spec.target.transform, centre, wider)
         moved = at - mean

@@ -137,7 +137,7 @@ class Extrapolation:
     Attributes:
         continuations: Number → how the function goes on beyond its training range. Dates have none: time goes on.
         slopes: Number of each encoded column that is zero in training → standard deviation of its random slope, in
-            standard deviations of the target (behind a transform: of the transformed target).
+            standardised units of the target.
     """
 
     continuations: dict[str, Continuation]
@@ -172,7 +172,7 @@ class _Trial:
         Args:
             others: The trials of all numbers.
             alike: How many numbers leave their range together with this one, itself included.
-            least: Least standard deviation of the random slope, in standard deviations of the target.
+            least: Least standard deviation of the random slope, in standardised units of the target.
             unit: Standard deviation of the weight that makes the slope random.
         """
         error = self.error + np.mean([other.error for other in others])
@@ -184,19 +184,20 @@ class _Trial:
         return Continuation(self.share, self.tested, *(tuple(pair) for pair in sides.tolist()))
 
 
-def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation:
+def extrapolation_trial(posterior: Posterior, columns: Columns, target_std: float) -> Extrapolation:
     """Extrapolate a fit within its training rows.
 
     Args:
         posterior: The fit. Its encoder has no continuations yet, and inputs that are zero for every training row do not
             change its function.
         columns: Canonical columns of the training rows, ``[N]`` each.
+        target_std: Standard deviation of the targets, standardised.
     """
     encoder, count = posterior.encoder, len(next(iter(columns.values())))
     rows = select_rows(columns, np.sort(np.random.default_rng(SEED).permutation(count)[:ROWS]))
 
     def values_of(encoded: Encoded) -> Doubles:
-        """Function values, ``[S, B]``, in standard deviations of the target."""
+        """Function values, ``[S, B]``, standardised."""
         with torch.inference_mode():
             drawn = posterior.drawn(encoded, DRAWS, SEED)
             value = posterior.likelihood.function_values(drawn.outputs, drawn.members)
@@ -302,8 +303,8 @@ def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation
     squares = sum(slope**2 for slope in slopes.values())
     usual = math.sqrt(squares / max(len(slopes), 1))  # for other kinds of distance
     # No row tells along which features a combination is odd: the slope is at most the length of the gradient.
-    slopes[COMBINATION] = min(MOST_OF_A_COMBINATION, math.sqrt(squares))
-    least = LEAST_SLOPE / math.sqrt(len(encoder.schema.features))
+    slopes[COMBINATION] = min(MOST_OF_A_COMBINATION * target_std, math.sqrt(squares))
+    least = LEAST_SLOPE * target_std / math.sqrt(len(encoder.schema.features))
     scales = {number: max(slopes.get(encoder.names[number], usual), least) for number in encoder.zero_in_training}
     units = {encoder.names[number]: scale for number, scale in scales.items()}
     alike = np.square(_correlations([columns[name] for name in trials])).sum(axis=0)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from murho.model.bbb.line import fit_line
 from murho.model.bbb.network import unread_bins
 from murho.model.bbb.rows import Rows
 from murho.model.distributions.transforms import TRANSFORMS, Identity, Limits, Standardisation
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles
     from murho.model.training.options import TrainOptions
 
 
@@ -86,7 +88,16 @@ def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> Train
     numbers = (rows if prepared.rows is None else prepared.rows[rows]) + 1
     left_out = every - len(rows)
     return TrainingData(
-        schema, columns, prepared.targets[rows], split, weights, limits, numbers, left_out, options.textbook
+        schema,
+        columns,
+        prepared.targets[rows],
+        split,
+        weights,
+        limits,
+        numbers,
+        left_out,
+        options.textbook,
+        options.skip and not options.textbook,
     )
 
 
@@ -151,6 +162,8 @@ def hold_out(
     return split, [f"column {name!r}: {missing} cells are missing; these rows count as old"] if missing else []
 
 
+LEAST_LEFT = 1e-3
+"""Least scale of a fit, as a share of the targets' standard deviation: single precision then still has four digits."""
 A_LINE = 0.999
 """Correlation of targets with their transforms from which these are as good as the same."""
 
@@ -169,6 +182,7 @@ class TrainingData:
         row_numbers: Number of each row in the user's table, from 1, ``[N]``.
         left_out: How many rows of the table are none of these.
         textbook: Whether networks read the features as they are (`model.encoding.encoder.Encoder`).
+        line: Whether fits of numbers start at a line (`model.bbb.line`).
     """
 
     schema: Schema
@@ -180,6 +194,8 @@ class TrainingData:
     row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     left_out: int = 0
     textbook: bool = False
+    line: bool = False
+    _scalings: dict[str, tuple[Standardisation, float]] = field(default_factory=dict, init=False)
     _encoders: dict[InputChoice, Encoder] = field(default_factory=dict, init=False)
     _encoded: dict[InputChoice, Encoded] = field(default_factory=dict, init=False)
 
@@ -253,12 +269,27 @@ class TrainingData:
     def standardisation(self, transform: str) -> Standardisation:
         """A transform by name, with location and scale (weighted) of the transformed training targets.
 
+        Where fits start at a line, the scale is what this leaves: then noise, prior and step size suit what is left to
+        learn, and a target that is nearly a line is learned as exactly as another one.
+
         Raises:
             OptionError: The training targets lie outside of the transform's domain.
             TableError: The training targets are all the same.
         """
+        return self._scaling(transform)[0]
+
+    def spread(self, transform: str) -> float:
+        """Standard deviation of the transformed training targets, standardised; at least 1."""
+        return self._scaling(transform)[1]
+
+    def _scaling(self, transform: str) -> tuple[Standardisation, float]:
+        if transform not in self._scalings:
+            self._scalings[transform] = self._find_scaling(transform)
+        return self._scalings[transform]
+
+    def _find_scaling(self, transform: str) -> tuple[Standardisation, float]:
         if self.schema.target.classes is not None:  # networks learn the class indices as they are
-            return Standardisation(Identity(), 0.0, 1.0)
+            return Standardisation(Identity(), 0.0, 1.0), 1.0
         targets = self._learned_targets
         fitted = TRANSFORMS[transform].fit(targets)
         if fitted is None:
@@ -282,7 +313,14 @@ class TrainingData:
                 f"target {self.schema.target.name!r} has the same value in all {len(values)} training rows; "
                 "nothing can be learned"
             )
-        return Standardisation(fitted, location, scale, self.limits)
+        left = self._left_by_line((values - location) / scale, weights) if self.line else 1.0
+        return Standardisation(fitted, location, scale * left, self.limits), 1.0 / left
+
+    def _left_by_line(self, targets: Doubles, weights: Doubles | None) -> float:
+        """Standard deviation of what a line through the features leaves of training targets of standard deviation 1."""
+        inputs = torch.from_numpy(self.encoded(InputChoice("standard")).inputs[self.split.learned]).double()
+        line = fit_line(inputs, torch.from_numpy(targets), None if weights is None else torch.from_numpy(weights))
+        return min(1.0, max(LEAST_LEFT, line.noise))
 
     def rows(self, inputs: InputChoice, transform: str) -> tuple[Rows, Rows]:
         """Training and validation rows, encoded and standardised."""

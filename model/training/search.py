@@ -32,6 +32,7 @@ import torch
 
 from murho.model.bbb.fit import Fit, FitOptions, WorkModel, default_batch_size, fit
 from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
+from murho.model.bbb.line import start_at_line
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.encoding.encoder import MIXED, PIECEWISE, InputChoice
 from murho.model.errors import FitError
@@ -198,7 +199,7 @@ class CandidateFits:
         part, budget = self.plan.begin(stage, len(self.attempts) + 1, title, began)
         self._reporter.stage(part)
         if start is None:
-            network, likelihood = self._initial(candidate, stage)
+            network, likelihood = self._initial(candidate, stage, training)
         else:
             network, likelihood = copy.deepcopy((start.network, start.likelihood))
         outcome: Fit | None = None
@@ -261,13 +262,12 @@ class CandidateFits:
         work = WorkModel(outcome.network.architecture, self._device.partition(":")[0])
         return work.score(rows, DRAWS, outcome.likelihood.means)
 
-    def _initial(self, candidate: Candidate, stage: str) -> tuple[BayesianNetwork, Likelihood]:
+    def _initial(self, candidate: Candidate, stage: str, training: Rows) -> tuple[BayesianNetwork, Likelihood]:
         """The network and the observation model of a candidate, before a fit."""
         data, options = self.data, self.options
         members = folds_of(options.members) if stage == TRIAL and not self.plan.few else options.members
-        standardisation = data.standardisation(candidate.transform)
-        likelihood = likelihood_spec(candidate.noise, data, options, standardisation.scale).make(members)
-        likelihood.learn_target(standardisation)
+        likelihood = likelihood_spec(candidate.noise, candidate.transform, data, options).make(members)
+        likelihood.learn_target(data.standardisation(candidate.transform))
         architecture = Architecture(
             inputs=data.encoder(candidate.inputs).width,
             hidden=candidate.hidden,
@@ -279,7 +279,10 @@ class CandidateFits:
         )
         start = torch.Generator().manual_seed(seed_for(options.seed, "initial weights"))
         alike = not architecture.unread or candidate.encoding != MIXED
-        return BayesianNetwork(architecture, start, likelihood.initial_outputs, alike=alike), likelihood
+        network = BayesianNetwork(architecture, start, likelihood.initial_outputs, alike=alike)
+        if data.line and self.of_numbers:
+            start_at_line(network, likelihood.means, training)
+        return network, likelihood
 
     def _options_of(self, candidate: Candidate, stage: str, rows: int, budget: float) -> FitOptions:
         """The options of a fit, from the number of its training rows, N, and its budget."""

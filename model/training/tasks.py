@@ -231,21 +231,22 @@ def dimensions_of_numbers(data: TrainingData, options: TrainOptions) -> Iterator
         yield SearchDimension("noise", tuple(suited))
 
 
-def likelihood_spec(kind: str, data: TrainingData, options: TrainOptions, scale: float) -> LikelihoodSpec:
+def likelihood_spec(kind: str, transform: str, data: TrainingData, options: TrainOptions) -> LikelihoodSpec:
     """The observation model of a fit, and of ``model.json``: with a wide component where it takes one.
 
     Args:
         kind: A kind of `model.bbb.registry.KINDS`.
+        transform: Transform of the target.
         data: The table; a classifier gets the class shares of its training rows.
         options: Options of the training.
-        scale: Scale of the target in the fit.
     """
     learned, classes = data.split.learned, data.schema.target.classes
     weights = None if data.weights is None else data.weights[learned]
+    sigma = options.noise_sigma if kind == "fixed" else None
     return LikelihoodSpec(
         kind,
-        sigma=options.noise_sigma / scale if kind == "fixed" and options.noise_sigma is not None else None,
+        sigma=None if sigma is None else sigma / data.standardisation(transform).scale,
         components=options.noise_components if kind == "mixture" else None,
-        wide=WideRule.after(len(learned)) if LIKELIHOODS[kind].wide_tails else None,
+        wide=WideRule.after(len(learned), data.spread(transform)) if LIKELIHOODS[kind].wide_tails else None,
         shares=None if classes is None else ClassShares.of(data.targets[learned], len(classes), weights),
     )

@@ -235,7 +235,7 @@ def _finished(
     spec = ModelSpec(
         architecture=architecture,
         prior=options.make_prior(),
-        likelihood=likelihood_spec(candidate.noise, data, options, target.scale),
+        likelihood=likelihood_spec(candidate.noise, candidate.transform, data, options),
         target=target,
         schema=data.schema,
         encoder=encoder,
@@ -252,7 +252,9 @@ def _finished(
     else:
         # The fit leaves such weights near their random start: the trial does without them.
         extrapolation = extrapolation_trial(
-            Posterior(spec, beyond_range(learned), engine="torch"), data.learned_columns
+            Posterior(spec, beyond_range(learned), engine="torch"),
+            data.learned_columns,
+            data.spread(candidate.transform),
         )
         slopes = extrapolation.slopes
         spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))

@@ -226,7 +226,7 @@ def update(
     spec = old.spec.made_now(
         likelihood=replace(
             likelihood,
-            wide=None if likelihood.wide is None else WideRule.after(rows_before + learned),
+            wide=None if likelihood.wide is None else WideRule.after(rows_before + learned, likelihood.wide.most),
             shares=None
             if likelihood.shares is None
             else likelihood.shares.after(rows_before, rows.targets[split.training]),

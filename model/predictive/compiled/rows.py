@@ -446,7 +446,7 @@ ROWS = 16
 
 
 @compiled(
-    "void(f4[:,:,:], i8, f4[::1], f8[:,:], f8[::1], UniTuple(f8, 8), i8, i8, "
+    "void(f4[:,:,:], i8, f4[::1], f8[:,:], f8[::1], UniTuple(f8, 9), i8, i8, "
     "f8[:,::1], f8[:,::1], f8[:,:,::1], f8[:,::1], f8[:,::1])"
 )
 def answer_rows(
@@ -475,8 +475,8 @@ def answer_rows(
         thresholds: Of standardised z, ``[T]``.
         target: Lower limit of the noise, standardised; location and scale of z, which is the target, or its logarithm
             minus that of the largest training target; 1 for the logarithm, else 0; the unit and the shift of the
-            target, see `model.distributions.transforms.Logarithm`; weight and widening of the wide component, see
-            `model.distributions.mixtures.WideRule`, both 0 where there is none.
+            target, see `model.distributions.transforms.Logarithm`; weight, widening and largest noise of the wide
+            component, see `model.distributions.mixtures.WideRule`, all 0 where there is none.
         start: First row.
         stop: The row after the last one.
         moments: To be filled, ``[4, B]``, in the target's unit: mean, the two standard deviations, and, if variances
@@ -489,7 +489,7 @@ def answer_rows(
     widest_vectors()
     samples, blocks = outputs.shape[0], outputs.shape[1] // count  # of outputs: means, noise, weights
     components = count * samples
-    floor, location, scale, logarithm, unit_of_y, shift, of_wide, widening = target
+    floor, location, scale, logarithm, unit_of_y, shift, of_wide, widening, most = target
     gathered = np.empty((ROWS, outputs.shape[1] * samples), Real)
     by_output = gathered.reshape((ROWS, outputs.shape[1], samples))
     ones, mean, variance = np.ones(samples, Real), np.empty(samples, Real), np.empty(samples, Real)
@@ -526,7 +526,7 @@ def answer_rows(
             average, epistemic, aleatoric = _moments(of_draws[0], of_draws[1], by_draw[2], mean_of_y, variance_of_y)
         # The wide component, see `model.distributions.predictive.Predictive.with_wide`.
         spread = epistemic + aleatoric
-        wider = min(widening * unit_of_z * math.sqrt(aleatoric / spread), scale)
+        wider = min(widening * unit_of_z * math.sqrt(aleatoric / spread), most)
         wide = math.sqrt(unit_of_z * unit_of_z + wider * wider)
         value, deviation = centre_of_z, wide
         if logarithm > 0.0:

@@ -39,7 +39,7 @@ FACTS: dict[str, Any] = {
         "kind": "homoscedastic",
         "sigma": None,
         "components": None,
-        "wide": {"weight": 0.01, "widening": 2.0},
+        "wide": {"weight": 0.01, "widening": 2.0, "most": 1.0},
         "shares": None,
     },
     "target": {"transform": {"kind": "none"}, "location": 900.0, "scale": 200.0, "limits": None},

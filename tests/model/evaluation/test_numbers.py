@@ -81,7 +81,7 @@ def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> N
 
 
 def test_a_nearly_exact_target_is_said_to_be_at_the_floor_of_the_noise() -> None:
-    said = "(nearly exact: learned noise is never below 0.1 % of the target's std)"
+    said = "(nearly exact: learned noise is at least 0.1 % of the std that a line leaves)"
     assert said not in summary(SCORES, None)
     assert summary(SCORES | {"constant": {"crps": 1000.0}}, None)[-1] == said
 

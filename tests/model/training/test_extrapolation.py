@@ -100,7 +100,7 @@ def posterior_of(
 
 def test_a_straight_line_is_followed_as_far_as_it_was_tested_and_has_a_random_slope_of_a_tenth_of_its_own() -> None:
     posterior = posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 0.8, "day": -0.4, "place=A": 0.6}, COLUMNS)
-    found = extrapolation_trial(posterior, COLUMNS)
+    found = extrapolation_trial(posterior, COLUMNS, 1.0)
     names = posterior.encoder.names
     slopes = {names[number]: slope for number, slope in found.slopes.items()}
     least = LEAST_SLOPE / 4**0.5
@@ -137,8 +137,8 @@ def test_a_parabola_is_uncertain_as_it_bends_at_each_edge() -> None:
     posterior = posterior_of(
         [(name, s, b) for name, s, b in units], [0.1 if b else 0.05 for *_, b in units], {}, columns
     )
-    found = extrapolation_trial(posterior, columns).continuations["x"]
-    (unit,) = extrapolation_trial(posterior, columns).slopes.values()
+    found = extrapolation_trial(posterior, columns, 1.0).continuations["x"]
+    (unit,) = extrapolation_trial(posterior, columns, 1.0).slopes.values()
     end = 3**0.5
     distances = np.abs(np.linspace(-end, end, 2001))
     distances = distances[distances > end / 3] - end / 3
@@ -151,7 +151,7 @@ def test_a_parabola_is_uncertain_as_it_bends_at_each_edge() -> None:
 
 def test_the_variances_of_numbers_that_leave_their_ranges_together_are_divided_by_their_number() -> None:
     both = {"x": COLUMNS["x"], "again": 3.0 * COLUMNS["x"] + 1.0}
-    found = extrapolation_trial(posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 4.0, "again": 4.0}, both), both)
+    found = extrapolation_trial(posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 4.0, "again": 4.0}, both), both, 1.0)
     expected = np.hypot(LEAST_FACTOR * 4.0, LEAST_SLOPE) / 2**0.5
     for unit, continuation in zip(found.slopes.values(), found.continuations.values(), strict=True):
         np.testing.assert_allclose(np.multiply(unit, continuation.slopes), expected, rtol=0.01)
@@ -161,7 +161,7 @@ def test_a_line_that_bends_is_followed_by_the_share_that_it_kept() -> None:
     """Beyond z = 1 and below z = -1 the function is flat: of what is extrapolated, only the first part comes."""
     columns = {"x": COLUMNS["x"]}
     posterior = posterior_of([("x", 1.0, 1.0), ("x", 1.0, -1.0)], [1.0, -1.0], {}, columns)
-    share = extrapolation_trial(posterior, columns).continuations["x"].share
+    share = extrapolation_trial(posterior, columns, 1.0).continuations["x"].share
     z = (columns["x"] - columns["x"].mean()) / columns["x"].std()
     low, high = np.quantile(z, INNER)
     extrapolated = z - np.clip(z, low, high)
@@ -172,6 +172,6 @@ def test_a_line_that_bends_is_followed_by_the_share_that_it_kept() -> None:
 
 def test_columns_without_spread_and_with_missing_cells_are_no_trouble() -> None:
     columns = {"x": np.where(np.arange(ROWS) < 3, 7.0, np.nan), "idle": np.zeros(ROWS)}
-    found = extrapolation_trial(posterior_of([("x", 0.0, 0.0)], [0.0], {}, columns), columns)
+    found = extrapolation_trial(posterior_of([("x", 0.0, 0.0)], [0.0], {}, columns), columns, 1.0)
     assert all(each.share == 0.0 for each in found.continuations.values())
     assert all(slope > 0.0 for slope in found.slopes.values())

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 QUICK = {"epochs": 60, "hidden": (12,), "members": 5, "noise": "homoscedastic", "transform": "none"} | {
-    "encoding": "standard"
+    "encoding": "standard",
+    "skip": False,  # a line alone would tell the idle features
 }
 IDLE = [f"idle {number}" for number in range(12)]
 

@@ -169,7 +169,8 @@ def test_with_rows_it_is_judged_and_calibrated_anew(rent: Posterior) -> None:
     assert 0.8 < after["calibrated"]["coverage"]["90"] <= 1.0
     answer = cast("Predictive", rent.drawn(rows.encoded, SAMPLES, rent.seed).predictive())
     assert before["raw"]["crps"] == pytest.approx(float(answer.crps(torch.from_numpy(rows.targets)).mean()), rel=1e-5)
-    assert after["crps"] < 1.2 * before["crps"] < 0.8 * present(prune(rent, 0.99, rows).after)["crps"]
+    assert after["crps"] < 1.1 * before["crps"]
+    assert before["crps"] < 0.9 * present(prune(rent, 0.99, rows).after)["crps"]
 
 
 def test_weights_of_inputs_that_a_member_does_not_read_are_not_counted() -> None:

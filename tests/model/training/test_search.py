@@ -206,7 +206,7 @@ def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
     monkeypatch.setattr(candidates_module, "FEW_ROWS", few_rows)
     load, difference = np.random.default_rng(0).normal(size=(2, 300))
     table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
-    spec = searched(table, "wear", noise="homoscedastic", transform="none", encoding="standard").spec
+    spec = searched(table, "wear", noise="homoscedastic", transform="none", encoding="standard", skip=False).spec
     candidates = spec.training["candidates"]
     assert {one["whitened"] for one in candidates} == tried
     assert (spec.encoder.whitening is not None) == candidates[-1]["whitened"] == (True in tried)
