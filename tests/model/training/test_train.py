@@ -156,3 +156,15 @@ def test_one_candidate_is_fitted_with_few_members_and_calibrated() -> None:
     }
     assert spec.architecture.members == QUICK_MEMBERS
     assert spec.calibration is not None
+
+
+def test_a_target_that_is_a_line_of_correlated_columns_is_learned_as_exactly_as_algebra_does() -> None:
+    normal = np.random.default_rng(4).normal(size=(280, 20))
+    months = normal[:, :1] + 0.2 * normal[:, 1:13]
+    columns = {f"month {number}": months[:, number] for number in range(12)}
+    columns |= {f"rain {number}": normal[:, 13 + number] for number in range(7)}
+    columns["year"] = months[:, 0] - months[:, 1] + 0.5 * months[:, 2:].mean(axis=1)
+    trained = train(pa.table(columns).slice(0, 80), "year", make_options({"quick": True}), reporter=Notes())
+    asked = columns_from_table(pa.table(columns).slice(80), trained.posterior.schema)
+    error = trained.posterior.predict(asked, PredictOptions()).mean - columns["year"][80:]
+    assert np.median(np.abs(error)) < 1e-5 * columns["year"].std()
