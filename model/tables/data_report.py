@@ -14,7 +14,7 @@ from murho.model.errors import TableError
 from murho.model.tables.cells import format_date
 from murho.model.tables.columns import rows_of
 from murho.model.tables.formats import notes_of
-from murho.model.tables.inference import Inference, example_of, far_numbers, infer_column
+from murho.model.tables.inference import Inference, example_of, far_numbers, infer_column, infer_feature
 from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
 from murho.model.tables.schema_inference import IGNORED, ColumnPlan, columns_from_table
 from murho.model.tables.splits import column_codes
@@ -265,7 +265,7 @@ def describe_columns(table: pa.Table, hints: ReadingHints, ignored: Collection[s
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
-            found = infer_column(column, name, None, hints)
+            found, _ = infer_feature(column, name, None, hints)
         except TableError as error:
             found = Inference(FeatureKind.CATEGORICAL, column.null_count, str(error), example_of(column))
         if name in ignored:

@@ -256,6 +256,28 @@ def without_misfits(column: pa.ChunkedArray, name: str, hints: ReadingHints) -> 
     return hints
 
 
+def infer_feature(
+    column: pa.ChunkedArray, name: str, declared: FeatureKind | None, hints: ReadingHints
+) -> tuple[Inference, ReadingHints]:
+    """What a feature's cells tell; a few texts among its numbers or dates become words for a missing cell.
+
+    Returns:
+        What they tell, and the hints with these words.
+    """
+    try:
+        return infer_column(column, name, declared, hints), hints
+    except TableError as error:
+        own = hints if declared is not None or error.row is None else without_misfits(column, name, hints)
+        words = [word for word in own.words_for(name) if word not in hints.words_for(name)]
+        if not words or any(_parses(float, word) for word in words):
+            raise
+    found = infer_column(column, name, None, own)
+    advice = f'if it is meant, declare kind = "categorical" in the TOML file, or give --ignore {shlex.quote(name)}'
+    among = "dates" if found.kind is FeatureKind.DATE else "numbers"
+    remarks = (f"read as missing among {among}: {', '.join(map(repr, words))}; {advice}", *found.remarks)
+    return replace(found, remarks=remarks), own
+
+
 def example_of(cells: pa.ChunkedArray) -> str | None:
     """The first cell that is there, as text, cut to some characters."""
     present = next((chunk for chunk in cells.chunks if chunk.null_count < len(chunk)), None)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.cells import MISSING_WORDS
 from murho.model.tables.columns import MOST_EXACT, canonical_column, plain, rows_of
-from murho.model.tables.inference import Inference, example_of, infer_column
+from murho.model.tables.inference import Inference, example_of, infer_column, infer_feature
 from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.readings import NO_HINTS, ReadingHints
 from murho.model.tables.schema import (
@@ -224,7 +224,8 @@ def plan_columns(
 
     Raises:
         TableError: The target doesn't exist or has no two different numbers, the table has fewer than two rows, no
-            feature is left, or a cell fits no kind (the message names column and row).
+            feature is left, a declared kind does not fit a cell, or many different texts are among the numbers of a
+            column (the message names column and row).
         OptionError: An ignored or overridden column doesn't exist, or the target is ignored or said to be dates.
     """
     overrides = overrides or {}
@@ -252,16 +253,16 @@ def plan_columns(
         column, reason = table.column(name), IGNORED if name in ignore else GROUPS if name in groups else None
         if reason is not None:
             cells = plain(column, name, hints.missing(name))
-            found = Inference(FeatureKind.CATEGORICAL, cells.null_count, reason, example_of(cells))
+            found, own = Inference(FeatureKind.CATEGORICAL, cells.null_count, reason, example_of(cells)), hints
         else:
-            found = infer_column(column, name, override.kind, hints)
+            found, own = infer_feature(column, name, override.kind, hints)
         columns[name] = found
         if found.left_out is not None:
             left_out[name] = found.left_out
             continue
         unit, missing = _unit(override, found), found.missing > 0
-        kept = hints.kept_for(name) if found.kind is FeatureKind.CATEGORICAL else ()
-        words = hints.words_for(name)
+        kept = own.kept_for(name) if found.kind is FeatureKind.CATEGORICAL else ()
+        words = own.words_for(name)
         features.append(
             Feature(name, found.kind, unit, missing, None, None, kept, reading=found.reading, missing_words=words)
         )

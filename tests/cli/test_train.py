@@ -53,7 +53,7 @@ def test_another_directory_of_checkpoints_is_said_and_quoted() -> None:
     [
         ("", "empty"),
         ("x,y\n1,2\n2,2\n3,2\n", "in every row"),
-        ("x,y\n" + "1,2\n2,3\n" * 20 + "oops,4\n", "row 41"),
+        ("x,y\n" + "1,2\n2,3\n" * 20 + "4,oops\n", "row 41"),
         ("x,y\n1,2\n2,inf\n3,4\n", "row 2"),
     ],
 )

@@ -78,20 +78,31 @@ def test_kinds_are_inferred_from_the_whole_column(cells: Any, kind: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("cells", "parts"),
+    ("cells", "kind", "word"),
     [
-        (
-            ["1", "2", None, "4", "5", "6", "12x", "8"],
-            ["column 'c', row 7", "'12x' among numbers", "categorical"],
-        ),
-        (["1970-01-01"] * 9 + ["1970-13-01"], ["column 'c', row 10", "'1970-13-01' among dates"]),
-        (["$1", "$2", "$3"] * 10 + ["4 lb"], ["column 'c', row 31", "'4 lb' among numbers with currency '$'"]),
-        (["1", "-1e999"], ["column 'c', row 2", "not finite"]),
+        (["1", "2", None, "4", "5", "6", "12x", "8"], FeatureKind.NUMERIC, "12x"),
+        (["1970-01-01", "1970-01-02"] * 5 + ["1970-13-01"], FeatureKind.DATE, "1970-13-01"),
+        (["$1", "$2", "$3"] * 10 + ["4 lb"], FeatureKind.NUMERIC, "4 lb"),
     ],
 )
-def test_a_cell_that_looks_like_a_mistake_is_named(cells: Any, parts: list[str]) -> None:
-    message = refusal(cells)
-    assert all(part in message for part in parts), message
+def test_a_text_among_the_numbers_or_dates_of_a_feature_is_missing_and_named(
+    cells: list[str | None], kind: FeatureKind, word: str
+) -> None:
+    table = table_of(len(cells), c=cells)
+    plan = plan_columns(table, "y")
+    feature = plan.schema.features[-1]
+    asked = columns_from_table(table, plan.schema)["c"]
+    assert (feature.kind, feature.missing, feature.missing_words) == (kind, True, (word,))
+    assert np.isnan(asked).tolist() == [cell in (None, word) for cell in cells]
+    remark = plan.columns["c"].remarks[0]
+    assert remark.startswith(f"read as missing among {'dates' if kind is FeatureKind.DATE else 'numbers'}: {word!r}")
+    assert "--ignore c" in remark
+
+
+def test_a_number_that_is_not_finite_is_refused() -> None:
+    message = refusal(["1", "-1e999"])
+    assert "column 'c', row 2" in message
+    assert "not finite" in message
 
 
 @pytest.mark.parametrize(
