@@ -124,7 +124,8 @@ class Attempt:
 
     Attributes:
         candidate: The candidate.
-        stage: ``trial``, ``full`` or ``settling``: a short fit, the full one, or the short one that continues it.
+        stage: ``trial``, ``full``, ``settling`` or ``longer``: a short fit, the full one, the short one that continues
+            it, or a long one that continues this.
         nll: Negative log likelihood of the mixture of all members, nats per row, the target's unit; infinite if the
             fit failed. Of classes it is the log loss.
         crps: CRPS, the target's unit; infinite if the fit failed; None for classes.
@@ -194,14 +195,14 @@ class SearchResult:
     interrupted: bool
 
 
-TRIAL, FULL, SETTLING = "trial", "full", "settling"
+TRIAL, FULL, SETTLING, LONGER = "trial", "full", "settling", "longer"
 NARROW = 0.05
 """Difference of two losses of trials, nats, below which later choices or longer fits may reverse the order."""
 STEPS = 5_000
 FEWEST_EPOCHS = 40
-STEPS_OF_STAGE = {TRIAL: 0.25, FULL: 1.0, SETTLING: 0.25}
+STEPS_OF_STAGE = {TRIAL: 0.25, FULL: 1.0, SETTLING: 0.25, LONGER: 2.0}
 """Steps of each stage, as shares of `STEPS`."""
-TIME_OF_STAGE = {TRIAL: 0.15, FULL: 1.0, SETTLING: 0.25}
+TIME_OF_STAGE = {TRIAL: 0.15, FULL: 1.0, SETTLING: 0.25, LONGER: 2.0}
 """Time of each stage, relative to a full fit. Half as many members take more than half of the time."""
 TIME_OF_TRIAL_OF_FEW = 0.25
 """Trials on few rows have all members. Where two judge a row, the score extrapolates to all; one per fold would score
@@ -232,7 +233,7 @@ def epochs_of(stage: str, minibatches: int, epochs: int | None) -> int:
     """Epochs of a stage.
 
     Args:
-        stage: ``trial``, ``full`` or ``settling``.
+        stage: ``trial``, ``full``, ``settling`` or ``longer``.
         minibatches: Minibatches of an epoch, T.
         epochs: Epochs of the full fit; None: so many that it has about 5,000 steps.
     """
@@ -277,12 +278,18 @@ class SearchPlan:
         self.few, self.fits, self.by_clock = has_few_rows(rows), len(stages), options.budget is not None
         self.time = self.time_left = sum(map(self.time_of, stages))
         self.work = self._scoring = 0.0
-        self._all = options.budget or (quick_budget(rows) if options.quick else default_budget(rows))
+        self._budget = options.budget or (quick_budget(rows) if options.quick else default_budget(rows))
+        self._all = self._budget
         self._began, self._kept_back = began, kept_back
 
     def time_of(self, stage: str) -> float:
         """Time of a stage."""
         return TIME_OF_TRIAL_OF_FEW if stage == TRIAL and self.few else TIME_OF_STAGE[stage]
+
+    def extend(self, stage: str) -> None:
+        """Add a fit to what was planned, and as much to what may be spent as all fits so far could."""
+        self.add(stage)
+        self._all += self._budget
 
     def add(self, stage: str) -> None:
         """Add a fit to what was planned."""

@@ -41,6 +41,7 @@ from murho.model.seeds import seed_for
 from murho.model.tables.splits import folds_of
 from murho.model.training.candidates import (
     FULL,
+    LONGER,
     NARROW,
     SETTLING,
     TRIAL,
@@ -57,6 +58,7 @@ from murho.model.training.idle_features import without_idle_features
 from murho.model.training.options import QUICK_TEMPERATURE, TrainOptions
 from murho.model.training.scoring import DRAWS, ClassScorer, NumberScorer, extrapolated, is_better, judge_scores
 from murho.model.training.tasks import (
+    MUCH_BETTER,
     TEMPERATURES,
     SearchDimension,
     dimensions_of_numbers,
@@ -120,8 +122,8 @@ class BestSoFar:
         return is_better(attempt.rows, best.rows, simpler=simpler)
 
 
-SETTLING_RATE = 0.3
-"""First learning rate of the settling fit, as a share of the usual one."""
+RATE_OF_STAGE = {TRIAL: 1.0, FULL: 1.0, SETTLING: 0.3, LONGER: 0.5}
+"""First learning rate of each stage, as a share of the usual one."""
 
 
 def fit_options(options: TrainOptions, rows: int, *, rate: float = 1.0, **others: Any) -> FitOptions:
@@ -187,8 +189,8 @@ class CandidateFits:
 
         Args:
             candidate: The candidate.
-            stage: ``trial``, ``full`` or ``settling``.
-            start: The fit from whose parameters a settling fit goes on; it is not changed.
+            stage: ``trial``, ``full``, ``settling`` or ``longer``.
+            start: The fit from whose parameters a settling or a longer fit goes on; it is not changed.
 
         Returns:
             The attempt and the fit; the fit is None if it failed.
@@ -286,18 +288,18 @@ class CandidateFits:
 
     def _options_of(self, candidate: Candidate, stage: str, rows: int, budget: float) -> FitOptions:
         """The options of a fit, from the number of its training rows, N, and its budget."""
-        options, settling = self.options, stage == SETTLING
+        options, goes_on = self.options, stage in (SETTLING, LONGER)
         minibatches = math.ceil(rows / (options.batch_size or default_batch_size(rows)))
         epochs = epochs_of(stage, minibatches, options.epochs)
         return fit_options(
             options,
             rows,
-            rate=SETTLING_RATE if settling else 1.0,
+            rate=RATE_OF_STAGE[stage],
             epochs=epochs,
-            warm_up_steps=0 if settling else round(warm_up_share(rows) * epochs * minibatches),
+            warm_up_steps=0 if goes_on else round(warm_up_share(rows) * epochs * minibatches),
             temperature=candidate.temperature,
             patience=options.patience,
-            seed=seed_for(options.seed, "settling fit") if settling else options.seed,
+            seed=seed_for(options.seed, f"{stage} fit") if goes_on else options.seed,
             budget=budget,
             budget_by_clock=self.plan.by_clock,
         )
@@ -474,6 +476,31 @@ def fit_in_full(fits: CandidateFits, best: BestSoFar, chosen: Candidate) -> None
         best.keep(*fits.fit(another, SETTLING, outcome), None if temperature > chosen.temperature else "temperature")
 
 
+MOST_LONGER = 3
+"""Most longer fits after one another."""
+
+
+def fit_on(fits: CandidateFits, best: BestSoFar, reporter: Reporter, began: float) -> None:
+    """Go on from the best fit, as long as held-out rows are better by more than a standard error.
+
+    Args:
+        fits: Makes the fits.
+        best: Has the best fit; gets a better one.
+        reporter: Gets a message if the last of `MOST_LONGER` fits still made it better.
+        began: When the user began to wait, monotonic seconds.
+    """
+    for _ in range(MOST_LONGER):
+        if fits.interrupted or best.attempt.rows is None:
+            return
+        fits.plan.extend(LONGER)
+        attempt, outcome = fits.fit(best.attempt.candidate, LONGER, best.fit)
+        if attempt.rows is None or not is_better(attempt.rows, best.attempt.rows, simpler=False):
+            return
+        best.replace(attempt, outcome)
+    seconds = 10 * math.ceil((time.monotonic() - began) / 5.0)
+    reporter.say(f"still improving when the time was up: --budget {seconds} may give more")
+
+
 def _better_alone(fits: CandidateFits, candidate: Candidate, outcome: Fit) -> str | None:
     """The encoding of one half of the members of a mixed fit, if it does without the other half.
 
@@ -548,8 +575,12 @@ def search(
     try:
         if trials and not plan.late:
             chosen = run_trials(fits, best, chosen, dimensions)
+        trial = None if best.fit is None else best.attempt.loss
         if not fits.interrupted:
             fit_in_full(fits, best, chosen)
+        limited = options.budget is not None or options.epochs is not None
+        if trial is not None and not limited and trial - best.attempt.loss > MUCH_BETTER:
+            fit_on(fits, best, reporter, began)
         if linear and not fits.interrupted:
             fits.plan = SearchPlan([FULL, SETTLING], options, rows, began=time.monotonic())
             simple = BestSoFar(few=data.few)
@@ -563,6 +594,6 @@ def search(
         interrupted = True
     if best.fit is None:
         raise FitError(str(fits.failure))
-    if best.attempt.stage != SETTLING and fits.of_numbers:
+    if best.attempt.stage not in (SETTLING, LONGER) and fits.of_numbers:
         reporter.say("the fit has not converged: noisy rows may count too little")
     return SearchResult(best.attempt, best.fit, tuple(fits.attempts), interrupted or fits.interrupted)

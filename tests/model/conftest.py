@@ -78,7 +78,7 @@ def with_scores(monkeypatch: pytest.MonkeyPatch, nll: Callable[[Candidate, str],
     def scored(
         fits: CandidateFits, candidate: Candidate, stage: str, start: Fit | None = None
     ) -> tuple[Attempt, Fit | None]:
-        assert (start is not None) == (stage == "settling")
+        assert (start is not None) == (stage in {"settling", "longer"})
         attempt, kept[stage] = fit(fits, candidate, stage, start)
         return rescored(attempt, nll(candidate, stage)), kept[stage]
 

@@ -7,7 +7,7 @@ import torch
 
 from murho.model.seeds import seed_for
 
-PURPOSES = ("minibatches", "steps", "KL", "settling fit", *(f"member {number}" for number in range(12)))
+PURPOSES = ("minibatches", "steps", "KL", "settling fit", "longer fit", *(f"member {number}" for number in range(12)))
 SEEDS = (*range(50), 2**32, 2**32 + 1, 2**62 + 1, 2**63 - 1)
 
 

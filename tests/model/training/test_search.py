@@ -303,3 +303,30 @@ def test_a_slow_machine_changes_no_bit_of_a_fit_in_a_hurry(monkeypatch: pytest.M
         assert torch.equal(tensor, later.posterior.tensors[name]), name
     assert quick.spec.metrics == later.spec.metrics
     assert not any("a budget in seconds" in line for line in slow.lines)
+
+
+@pytest.mark.parametrize(
+    ("full", "longer", "better"),
+    [
+        (3.0, [2.0, 1.0, 1.5], False),  # ends when a fit is no better
+        (3.0, [2.0, 1.0, 0.5], True),  # ends after three
+        (3.95, [], False),  # hardly better than the trial: more steps would not pay
+    ],
+)
+def test_a_fit_goes_on_as_long_as_that_pays(
+    monkeypatch: pytest.MonkeyPatch, full: float, longer: list[float], *, better: bool
+) -> None:
+    monkeypatch.setattr(candidates_module, "STEPS", 40)
+    scores, notes = iter(longer), Notes()
+
+    def nll(_: Candidate, stage: str) -> float:
+        return next(scores) if stage == "longer" else 4.0 if stage == "trial" else full
+
+    kept = with_scores(monkeypatch, nll)
+    options = {"hidden": (6,), "members": 2, "noise": "homoscedastic", "transform": "none"}
+    trained = train(make_table(), "rent", make_options(options), reporter=notes)
+    stages = [one["stage"] for one in trained.spec.training["candidates"]]
+    assert stages.count("longer") == len(longer)
+    last = present(kept[stages[-1]]).network.named_tensors()["layers.0.bias.mu"]
+    assert torch.equal(trained.posterior.tensors["layers.0.bias.mu"], last) == (better or not longer)
+    assert any("--budget" in line and "still improving" in line for line in notes.lines) == better
