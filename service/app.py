@@ -128,7 +128,6 @@ def create_app(
         security=Security(settings, None if worker is None else worker.buckets),
         decoder=Decoder(),
         watcher=watcher,
-        spool_room=Room(settings.spool_bytes, "Large bodies and answers in flight"),
         request_room=Room(settings.request_bytes),
         answer_room=Room(settings.answer_bytes),
         totals_room=Room(settings.answer_bytes, "Totals in flight"),
@@ -138,7 +137,7 @@ def create_app(
     )
 
     rooms = {"requests": parts.request_room, "answers": parts.answer_room, "totals": parts.totals_room}
-    for kind, room in (rooms | {"spools": parts.spool_room}).items():
+    for kind, room in rooms.items():
         telemetry.follow(telemetry.in_flight.labels(kind), partial(getattr, room, "taken"))
     access_log, tracing = AccessLog(settings.log_level, settings.log_format), Tracing.of_environment()
 

@@ -66,7 +66,6 @@ class Parts:
     security: Security
     decoder: "Decoder"
     watcher: "Watcher"
-    spool_room: "Room"
     request_room: "Room"
     answer_room: "Room"
     totals_room: "Room"

@@ -189,19 +189,16 @@ class Settings(BaseModel):
     draws_bytes: Count = KEPT_BYTES
     """The most bytes of draws that are kept, of all models; others are made anew by each request."""
     max_body_bytes: Count = 64 * 2**20
-    """The largest request body, in bytes."""
+    """The largest request body, in bytes; it is read whole. Send larger tables in parts."""
     max_json_bytes: Count = 8 * 2**20
     """The largest JSON of a request, in bytes; larger tables come as Arrow, Parquet or CSV."""
-    spool_bytes: Whole = 2**30
-    """The most bytes of large CSV and Arrow bodies and their answers in temporary files (TMPDIR) at a time; beyond
-    it requests are answered 429."""
 
     request_bytes: Count = 2**28
-    """The most bytes of memory for other bodies and their rows, of all requests; beyond it they are answered 429. A
-    quarter is for small ones alone."""
+    """The most bytes of memory for bodies and their rows, of all requests; beyond it they are answered 429. A quarter
+    is for small ones alone."""
     answer_bytes: Count = 2**29
-    """The most bytes of memory for large answers at a time, at 32 bytes a number, and as many again for totals; others
-    wait."""
+    """The most bytes of memory for large answers until they are sent, at 32 bytes a number, and as many again for
+    totals; others wait."""
 
     max_pending: Count = 1_000
     """The most requests waiting for or in computation; more are answered 429."""

@@ -73,26 +73,22 @@ def csv_rows(
     *,
     skipped: int = 0,
     block_bytes: int = _BLOCK_BYTES,
-    counted: bool = False,
 ) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """The names of the columns, and the rows, a block at a time; there the columns are called by their numbers.
 
-    Takes and raises what `parse_csv` does. It also takes the lines of the source before the data, for messages; the
-    most bytes of a block, which a row fits into; and whether rows are only counted, so that the first cell of each is
-    enough.
+    Takes and raises what `parse_csv` does. It also takes the lines of the source before the data, for messages, and the
+    most bytes of a block, which a row fits into.
     """
     text = _without_mark(pa.py_buffer(data))
     header = header or read_header(text, where)
-    return header.names, _rows(text, where, header, skipped, block_bytes, counted=counted)
+    return header.names, _rows(text, where, header, skipped, block_bytes)
 
 
 def _without_mark(text: pa.Buffer) -> pa.Buffer:
     return text[len(_BYTE_ORDER_MARK) :] if bytes(text[:3]) == _BYTE_ORDER_MARK else text
 
 
-def _rows(
-    text: pa.Buffer, where: str, header: Header, skipped: int, block_bytes: int, *, counted: bool
-) -> Iterator[pa.RecordBatch]:
+def _rows(text: pa.Buffer, where: str, header: Header, skipped: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
     names = [str(place) for place in range(len(header.names))]
     last = header.separator.join([_END, *[""] * (len(names) - 1)])
     lent = list[weakref.ref[object]]()
@@ -109,7 +105,6 @@ def _rows(
             convert_options=pa.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 strings_can_be_null=False,
-                include_columns=names[:1] if counted else [],
             ),
         )
         for block, following in pairwise(chain(reader, [None])):
@@ -183,7 +178,7 @@ def read_header(data: bytes | pa.Buffer, where: str) -> Header:
         raise TableError(f"{where} is not UTF-8 text: {_ENCODING_HINT}")
     if len(sample) < data.size:
         # The sample ends with a whole line: a cut line would look ragged.
-        sample = sample[: sample.rfind(b"\n") + 1] or data.to_pybytes()
+        sample = sample[: max(sample.rfind(b"\n"), sample.rfind(b"\r")) + 1] or data.to_pybytes()
     try:
         text = sample.decode()
     except UnicodeDecodeError as error:

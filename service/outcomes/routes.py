@@ -26,7 +26,7 @@ from murho.service.predict.rows import MAX_LISTED, Problems, pointer, shorten
 from murho.service.security import Caller
 from murho.service.settings import Settings
 from murho.service.tables.arrow_tables import stream_size
-from murho.service.tables.blocks import HELD, check_size
+from murho.service.tables.table_codec import check_size
 
 if TYPE_CHECKING:
     from murho.service.outcomes.recorder import Recorder
@@ -245,9 +245,9 @@ def _from_csv(body: bytes, _: Settings) -> tuple[list[Any], list[Any]]:
 def _from_arrow(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
     """Returns ids and values of a stream with these two columns."""
     try:
-        size = stream_size(body)
-        check_size(size.dictionaries + sum(size.batches), HELD, settings)
-        _require_few(size.rows)
+        rows, unpacked = stream_size(body)
+        check_size(unpacked, settings)
+        _require_few(rows)
         reader = pa.ipc.open_stream(pa.py_buffer(body))
         _require_columns(reader.schema)
         table = reader.read_all()

@@ -16,15 +16,14 @@ from pydantic import AfterValidator, Field
 from murho.model.errors import OptionError
 from murho.model.tables.schema_inference import MOST_WEIGHT
 from murho.service.engine.scheduler import PASS_SECONDS
-from murho.service.errors import wrong
+from murho.service.errors import DeadlineError, wrong
 from murho.service.parts import JSONBytes
-from murho.service.predict.answers import InputWarning, ModelName, Terms, names_of
+from murho.service.predict.answers import Asked, InputWarning, ModelName, Terms, names_of
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.memory import Spool
 from murho.service.predict.options import Included, Many, PredictRequest, Told
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import pointer
-from murho.service.tables.blocks import AskedInBlocks, TableCodec, plain_body, reading_ahead
+from murho.service.tables.table_codec import TableCodec
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -91,16 +90,24 @@ class AggregateResponse(Told):
 async def _answer(call: InFlight) -> Response:
     reader, schema, parts = reader_of(call.headers.get("content-type", "")), call.model.schema, call.parts
     terms = Terms(call.query, schema, parts.settings, AggregateRequest)
-    if not isinstance(reader, TableCodec):
-        whole = await parts.decoder.decode(call, reader.decode, terms)
-        blocks = AskedInBlocks(whole.inputs.count, iter([whole.inputs]), whole.options, whole.request)
-        return await _added_up(call, blocks)
     for name in LISTS:
-        if name in call.query:
+        if name in call.query and isinstance(reader, TableCodec):
             raise wrong(pointer(name), "A table has no place for it. Send JSON.")
-    async with plain_body(call) as body:
-        asked = await call.in_thread(partial(reader.read, body.view(), terms))
-        return await _added_up(call, asked, body)
+    asked = await parts.decoder.decode(call, reader.decode, terms, unpacks=reader.unpacks)
+    call.take_rows(asked.inputs)
+    try:
+        document = await _document(call, asked, cast("AggregateRequest", asked.request))
+        return await call.in_thread(partial(JSONBytes, document))
+    except DeadlineError:
+        raise DeadlineError(
+            f"There was no answer in time: {call.rows} of {asked.inputs.count} rows were computed. Send fewer rows, "
+            "ask for fewer samples, or allow more time."
+        ) from None
+    except OptionError as error:
+        # It names an option of the command line, and here that is a key.
+        option, _, message = str(error).partition(": ")
+        named = option.startswith("--")
+        raise wrong(pointer(option[2:]) if named else "", message if named else str(error)) from None
 
 
 DOOR = Door(
@@ -115,7 +122,7 @@ DOOR = Door(
 )
 
 
-def _totals(schema: "Schema", asked: AskedInBlocks, own: AggregateRequest) -> "Totals":
+def _totals(schema: "Schema", asked: Asked, own: AggregateRequest) -> "Totals":
     """Returns totals without rows, once what the request says of each row is checked.
 
     Raises:
@@ -132,8 +139,8 @@ def _totals(schema: "Schema", asked: AskedInBlocks, own: AggregateRequest) -> "T
     if own.by and own.groups is not None:
         raise wrong("/groups", "Rows are grouped by features or by labels, not by both.")
     for name in LISTS:
-        if getattr(own, name) is not None and len(getattr(own, name)) != asked.rows:
-            raise wrong(pointer(name), f"Expected one for each of {asked.rows} rows.")
+        if getattr(own, name) is not None and len(getattr(own, name)) != asked.inputs.count:
+            raise wrong(pointer(name), f"Expected one for each of {asked.inputs.count} rows.")
     return totals
 
 
@@ -141,50 +148,37 @@ LISTS = ("groups", "weights", "units")
 """What has one entry a row."""
 
 
-async def _added_up(call: InFlight, asked: AskedInBlocks, body: Spool | None = None) -> Response:
-    """Returns the answer; rows are read and answered some at a time, and added up in a thread.
+async def _document(call: InFlight, asked: Asked, own: AggregateRequest) -> dict[str, Any]:
+    """Returns the answer; rows are answered some at a time, and added up in a thread.
 
     Raises:
-        BadInputError: An option can't be used.
+        OptionError: An option can't be used.
         MurhoError: See `InFlight.compute`.
     """
-    try:
-        document = await _document(call, asked, cast("AggregateRequest", asked.request), body)
-        return await call.in_thread(partial(JSONBytes, document))
-    except OptionError as error:
-        # It names an option of the command line, and here that is a key.
-        option, _, message = str(error).partition(": ")
-        named = option.startswith("--")
-        raise wrong(pointer(option[2:]) if named else "", message if named else str(error)) from None
-
-
-async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest, body: Spool | None) -> dict[str, Any]:
-    model, room = call.model, call.parts.totals_room
+    model, inputs = call.model, asked.inputs
     totals = await call.in_thread(partial(_totals, model.schema, asked, own))
-    call.admit(asked.rows, totals.asked, own.timeout)
+    call.admit(inputs.count, totals.asked, own.timeout)
 
     def add(answer: "AnyPrediction", inputs: "Inputs", labels: "Sequence[tuple[Any, ...]]") -> None:
         rows = slice(call.rows - inputs.count, call.rows)
         weights = None if own.weights is None else np.array(own.weights[rows], dtype=np.float64)
         totals.add(answer, inputs.columns, labels, weights, None if own.units is None else own.units[rows])
 
-    async with reading_ahead(call, asked, body) as following:
-        while (block := await following()) is not None:
-            labels, new = await call.in_thread(partial(_labels, call, totals, own, block))
-            call.admit_more(totals.group_cost(new))
-            groups, rows = len(totals.groups) + new, call.rows + block.count
-            await call.take_room(totals.memory(groups, rows, 0 if own.units is None else rows), room)
-            for start in range(0, block.count, totals.rows_at_a_time):
-                some = slice(start, start + totals.rows_at_a_time)
-                columns = {name: column[some] for name, column in block.columns.items()}
-                last = replace(block, columns=columns, count=len(labels[some]))
-                found = await call.compute(last, totals.asked, most_outside=0)
-                await call.in_thread(partial(add, found.prediction, last, labels[some]))
+    for start in range(0, inputs.count, totals.rows_at_a_time):
+        columns = {name: column[start : start + totals.rows_at_a_time] for name, column in inputs.columns.items()}
+        some = replace(inputs, columns=columns, count=min(totals.rows_at_a_time, inputs.count - start))
+        labels, new = await call.in_thread(partial(_labels, call, totals, own, some))
+        call.admit_more(totals.group_cost(new))
+        groups, rows = len(totals.groups) + new, start + some.count
+        size = totals.memory(groups, rows, 0 if own.units is None else rows)
+        await call.take_room(size, call.parts.totals_room)
+        found = await call.compute(some, totals.asked, most_outside=0)
+        await call.in_thread(partial(add, found.prediction, some, labels))
     alone, rest = None, await call.in_thread(lambda: totals.alone)
     call.admit_more(totals.count_cost)
     if rest is not None:
         firsts, options = rest
-        few = replace(last, columns=firsts, count=len(next(iter(firsts.values()))))
+        few = replace(inputs, columns=firsts, count=len(next(iter(firsts.values()))))
         call.admit_more(model.cost(few.count, options))
         alone = (await call.compute(few, options, most_outside=0, again=True)).prediction
     parts = totals.answer_in_parts(alone, model.spec.totals)
@@ -203,9 +197,9 @@ async def _document(call: InFlight, asked: AskedInBlocks, own: AggregateRequest,
 
 
 def _labels(
-    call: InFlight, totals: "Totals", own: AggregateRequest, block: "Inputs"
+    call: InFlight, totals: "Totals", own: AggregateRequest, inputs: "Inputs"
 ) -> "tuple[list[tuple[Any, ...]], int]":
-    """Returns the group of each row of the next block, and how many of these groups are new.
+    """Returns the group of each of the next rows, and how many of these groups are new.
 
     Raises:
         OptionError: There is no such feature, or there are too many groups.
@@ -214,9 +208,9 @@ def _labels(
 
     labels: list[tuple[Any, ...]]
     if own.groups is None:
-        labels = labels_of(call.model.schema, block.columns, own.by or ())
+        labels = labels_of(call.model.schema, inputs.columns, own.by or ())
     else:
-        labels = [(label,) for label in own.groups[call.rows : call.rows + block.count]]
+        labels = [(label,) for label in own.groups[call.rows : call.rows + inputs.count]]
     new = len(set(labels) - totals.groups.keys())
     totals.check_groups(len(totals.groups) + new)
     return labels, new

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, Field, create_model
-from starlette.responses import Response
 
 from murho.model.evaluation.why import CLASS_MEASURES, NUMBER_MEASURES
 from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
@@ -31,7 +30,7 @@ from murho.model.predictive.prediction import (
     PredictOptions,
     level_hint,
 )
-from murho.service.predict.memory import VARY, Room, Spool, SpooledResponse, compressed, compressed_pieces
+from murho.service.predict.memory import VARY, compressed
 from murho.service.predict.options import PredictRequest, Told
 
 if TYPE_CHECKING:
@@ -263,34 +262,17 @@ def fact_headers(answered: Answered) -> dict[str, str]:
     }
 
 
-def response_of(encoded: Encoded, coding: str | None, room: Room | None) -> Response:
-    """Returns an answer; a large one is collected in a spool, in a thread.
+def whole(encoded: Encoded, coding: str | None) -> Encoded:
+    """Returns an answer whose body is there as a whole.
 
     Args:
-        encoded: Its body in pieces, its media type and its headers.
-        coding: gzip or deflate, to be compressed; None: as it is.
-        room: For a large answer; None for a small one, which stays in memory.
-
-    Raises:
-        QueueFullError: There is no room.
+        encoded: The answer.
+        coding: gzip or deflate, to be compressed unless it is small; None: as it is.
     """
-    pieces, media_type = encoded.pieces, encoded.media_type
-    headers = {**encoded.headers, **VARY}
-    if room is None:
-        body = b"".join(pieces)
-        if coding is not None and (small := compressed(body, coding)) is not None:
-            body, headers["content-encoding"] = small, coding
-        return Response(body, headers=headers, media_type=media_type)
-    if coding is not None:
-        pieces, headers["content-encoding"] = compressed_pieces(pieces, coding), coding
-    spool = Spool(room)
-    try:
-        for piece in pieces:
-            spool.write(piece)
-    except BaseException:
-        spool.close()
-        raise
-    return SpooledResponse(spool, headers, media_type)
+    pieces, headers = list(encoded.pieces), {**encoded.headers, **VARY}
+    if coding is not None and (small := compressed(pieces, coding)) is not None:
+        pieces, headers["content-encoding"] = small, coding
+    return Encoded(pieces, encoded.media_type, headers)
 
 
 class ModelName(Told):

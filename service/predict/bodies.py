@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, nullcontext
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from murho.service.errors import ClientGoneError, SlowRequestError, TooLargeError
-from murho.service.predict.memory import SMALL_BYTES, WRITTEN_BYTES, Share, Spool
+from murho.service.predict.memory import SMALL_BYTES, Share
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -44,11 +45,10 @@ async def read_body(
     seconds: float,
     most: int,
     share: Share,
-    spool: Spool | None = None,
     *,
     arrived: bool = False,
 ) -> bytes:
-    """Returns the whole body; or nothing, and collects it in a spool.
+    """Returns the whole body.
 
     Args:
         receive: The next message of the client.
@@ -56,7 +56,6 @@ async def read_body(
         seconds: The most seconds that the body may take.
         most: The most bytes.
         share: Takes memory for it as it arrives; a small one that is there already needs none.
-        spool: Gets it; None: it is returned.
         arrived: Whether all of it is there already, so that no timer is needed.
 
     Raises:
@@ -69,7 +68,7 @@ async def read_body(
     too_large = f"The body is larger than {most} bytes, the most that this service takes. Send parts."
     if announced.isdecimal() and (len(announced) > 18 or int(announced) > most):
         raise TooLargeError(too_large)
-    waiting, size, last = bytearray(), 0, False
+    waiting, size, last = BytesIO(), 0, False
     try:
         async with nullcontext() if arrived else asyncio.timeout(seconds):
             while not last:
@@ -80,15 +79,10 @@ async def read_body(
                 size += len(part)
                 if size > most:
                     raise TooLargeError(too_large)
-                if last and size == len(part) <= SMALL_BYTES and spool is None:
+                if last and size == len(part) <= SMALL_BYTES:
                     return bytes(part)
-                share.resize(len(waiting) + len(part))
-                waiting += part
-                if spool is not None and (last or len(waiting) >= WRITTEN_BYTES):
-                    written = bytes(waiting)
-                    await asyncio.to_thread(spool.write, written) if size > SMALL_BYTES else spool.write(written)
-                    waiting.clear()
-                    share.resize(0)
+                share.resize(size)
+                waiting.write(part)
     except TimeoutError:
         raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
-    return bytes(waiting)
+    return waiting.getvalue()  # no copy

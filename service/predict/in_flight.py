@@ -23,9 +23,9 @@ from murho.service.errors import (
     TooLargeError,
     wrong,
 )
-from murho.service.predict.answers import MAX_WARNINGS, Asked, Codec, ToRecord
+from murho.service.predict.answers import MAX_WARNINGS, Asked, Codec, Encoded, ToRecord
 from murho.service.predict.bodies import read_body
-from murho.service.predict.memory import SMALL_BYTES, Room, Share, Spool
+from murho.service.predict.memory import SMALL_BYTES, LargeResponse, Room, Share
 from murho.service.predict.rows import MAX_LISTED, Inputs, cells_of, pointer
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from murho.service.parts import Parts
     from murho.service.predict.options import PredictRequest
     from murho.service.security import Caller
-    from murho.service.tables.blocks import AskedInBlocks
     from murho.service.telemetry.metrics import OfVersion
 
 Result = TypeVar("Result")
@@ -89,8 +88,7 @@ class InFlight:
         self.rows, self._timing = 0, Timing()
         self._admitted: Admitted | None = None
         self._charged, self._deadline = 0.0, self._begin + parts.settings.request_timeout
-        self._share = Share(parts.request_room)
-        self._taken: tuple[Room, int] | None = None
+        self._share, self._answer = Share(parts.request_room), Share(parts.answer_room)
         self._leaving: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
@@ -107,19 +105,17 @@ class InFlight:
         self.parts.lifecycle.in_flight -= 1
         if self._admitted is not None:
             self.parts.scheduler.admission.end(self._admitted)
-        if self._share.size:
-            self._share.resize(0)
-        if self._taken is not None:
-            room, size = self._taken
-            room.take(-size)
+        for share in (self._share, self._answer):
+            if share.size:
+                share.resize(0)
         if self._leaving is not None:
             self._leaving.cancel()
         if isinstance(error, MurhoError):
             seconds = self.parts.scheduler.clock() - self._begin
             self.counted.count_failure(seconds)
 
-    async def body(self, spool: Spool | None = None) -> bytes:
-        """Returns the body as it was sent; with a spool, all of it is there instead.
+    async def body(self) -> bytes:
+        """Returns the body as it was sent.
 
         Raises:
             QueueFullError: Too much is pending, so that the body isn't read; or there is no memory for it.
@@ -131,7 +127,7 @@ class InFlight:
         self.parts.scheduler.admission.require_room()  # what is refused costs next to nothing: it is not even read
         arrived = self._scope["state"].get("arrived", False)  # `http.connection` says so
         seconds, most = self.parts.settings.request_timeout, self.parts.settings.max_body_bytes
-        body = await read_body(self._receive, self.headers, seconds, most, self._share, spool, arrived=arrived)
+        body = await read_body(self._receive, self.headers, seconds, most, self._share, arrived=arrived)
         if len(body) > SMALL_BYTES:
             self.charge(len(body) / BYTES_PER_ROW_DRAW, reading=True)
         return body
@@ -164,14 +160,14 @@ class InFlight:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    def computed(self, asked: Asked | AskedInBlocks, rows: int, writer: Codec) -> tuple[PredictOptions, bool]:
+    def computed(self, asked: Asked, writer: Codec) -> tuple[PredictOptions, bool]:
         """Returns the options that are computed, which may be more than is asked for, and whether to record the answer.
 
         Raises:
             BadInputError: The format of the answer has no place for all that is asked for, or it can't be recorded.
             TooLargeError: The answer for so many rows is too large.
         """
-        options, target = asked.options, self.model.schema.target
+        options, target, rows = asked.options, self.model.schema.target, asked.inputs.count
         if options.draws and not writer.lists:
             message = f"{writer.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
             raise wrong("/include", message)
@@ -230,8 +226,9 @@ class InFlight:
             raise BadInputError(problems, len(again))
         return True
 
-    def take_rows(self, size: int) -> None:
+    def take_rows(self, inputs: Inputs) -> None:
         """Takes memory for rows, in place of the body that they were in."""
+        size = 8 * inputs.count * len(inputs.columns)
         size = size if size > SMALL_BYTES else 0
         if size or self._share.size:
             self._share.resize(size)
@@ -247,14 +244,26 @@ class InFlight:
             DeadlineError: There were none in time.
             QueueFullError: There are no further bytes: it does not wait for them, as requests could for one another.
         """
-        room, taken = self._taken or (room or self.parts.answer_room, 0)
-        if size <= max(SMALL_BYTES, taken):
+        share = self._answer
+        if size <= max(SMALL_BYTES, share.size):
             return
-        if taken:
-            room.take(size - taken, taken)
+        if share.size:
+            share.room.take(size - share.size, share.size)
         else:
-            await room.wait(size, self._deadline - self.parts.scheduler.clock())
-        self._taken = room, size
+            share.room = room or share.room
+            await share.room.wait(size, self._deadline - self.parts.scheduler.clock())
+        share.size = size
+
+    def large_response(self, encoded: Encoded) -> LargeResponse:
+        """Returns an answer that was encoded with `answers.whole`; its memory counts until it is sent.
+
+        Raises:
+            QueueFullError: It takes more than the request has, and there is no memory for it.
+        """
+        pieces = list(encoded.pieces)
+        self._answer.resize(sum(map(len, pieces)))
+        share, self._answer = self._answer, Share(self.parts.answer_room)
+        return LargeResponse(pieces, share, encoded.headers, encoded.media_type)
 
     def followed(self, options: PredictOptions) -> PredictOptions:
         """Returns options with the bands that follow outcomes, if there are any."""

@@ -1,44 +1,33 @@
-"""Bytes of requests: budgets for all that are in flight, spools in files, compression, and freed memory given back.
+"""Bytes of requests: budgets for all that are in flight, compression, and freed memory given back.
 
-A *spool* is bytes that are written once and then read: large ones in a temporary file, mapped into memory where they
-are read. A service holds large bodies and large answers so. Their pages belong to the file, and the system takes them
-back when it needs memory. Where no file can be written, they stay in memory.
-
-A large answer is encoded into a spool piece by piece, and sent from there once all of it is known. So it is never in
-memory as a whole beside its arrays, a client that takes it slowly holds no memory, and what goes wrong is known before
-the status is sent. Should it go wrong afterwards, the connection ends before the announced length. Bodies and answers
+A large answer is encoded whole before its status is sent, so what goes wrong is known then. Its memory counts until the
+client has taken it. Should it go wrong afterwards, the connection ends before the announced length. Bodies and answers
 may be compressed, with gzip or deflate; the bounds hold before and after.
 
 What one request may take of the memory: its body (`max_body_bytes`, and as much again before decompression), its
-columns (8 bytes a cell, and the texts of categories), and the answer. `tables.blocks` bounds what bodies unpack to. Of
-large CSV and Arrow bodies only some blocks of rows are in memory.
+columns (8 bytes a cell, and the texts of categories), and the answer. `tables.table_codec` bounds what they unpack to.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import mmap
-import tempfile
 import threading
 import zlib
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pyarrow
-import structlog
 from starlette.responses import Response
 
 from murho.model.runtime import give_back
 from murho.service.errors import DeadlineError, MediaTypeError, QueueFullError, TooLargeError, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from io import RawIOBase
+    from collections.abc import Mapping, Sequence
 
     from starlette.types import Receive, Scope, Send
 
@@ -61,7 +50,7 @@ QUIET_SHARE = 16
 
 
 class Room:
-    """How many bytes one kind of thing may take together: bodies with their rows, large answers, or spools.
+    """How many bytes one kind of thing may take together: bodies with their rows, large answers, or totals.
 
     Attributes:
         most: Bytes.
@@ -161,163 +150,38 @@ def _resident() -> int:
         return 0
 
 
-IN_MEMORY_BYTES = 2**20
-"""What is no larger stays in memory, without a file."""
-WRITTEN_BYTES = 2**20
-"""Of one write to the file."""
 SENT_BYTES = 2**18
 VARY = {"vary": "accept, accept-encoding"}
 
 
-@lru_cache(1)
-def _complain(reason: str) -> None:
-    """Says once in the log that files can't be written."""
-    structlog.get_logger("murho.spool").warning(
-        "no temporary file for a large body: it stays in memory",
-        reason=reason,
-        advice="set TMPDIR to a directory with room",
-    )
-
-
-class Spool:
-    """Some bytes: written from front to end, then read. While it is entered, it takes room.
+class LargeResponse(Response):
+    """An answer that takes memory until it is sent.
 
     Args:
-        room: Shared by all of a service.
-    """
-
-    def __init__(self, room: Room) -> None:
-        self.size = 0
-        self._room = room
-        self._in_memory = bytearray()
-        self._file: RawIOBase | None = None
-        self._stays = False  # in memory, because no file can be written
-        self._in_file = 0
-        self._map: mmap.mmap | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()  # a thread may go on with it after its request has ended
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Appends bytes. It may wait for the disk.
-
-        Raises:
-            QueueFullError: There is no room.
-        """
-        self._room.take(len(data), self.size)
-        self.size += len(data)
-        self._in_memory += data
-        if self.size > IN_MEMORY_BYTES and len(self._in_memory) >= WRITTEN_BYTES:
-            self._flush()
-
-    def view(self) -> memoryview:
-        """Returns all that was written. Nothing is written any more afterwards."""
-        if self._file is not None:
-            self._flush()
-        if self._file is None:
-            return memoryview(self._in_memory)
-        if self._map is None:
-            self._map = mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ)
-        return memoryview(self._map)
-
-    @property
-    def in_file(self) -> bool:
-        """Whether reading it may wait for the disk."""
-        return self._file is not None
-
-    def forget_pages(self) -> None:
-        """Lets go of the pages that were read; they are read from the file again when they are needed."""
-        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)
-
-    def close(self) -> None:
-        """Gives the room back. Views stay good until they are let go of."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        self._room.take(-self.size)
-        self.size = 0
-        # Not closed: that would fail while somebody still holds a view. Its pages go with the last of them.
-        self._map = None
-        self._in_memory = bytearray()
-
-    def _flush(self) -> None:
-        """Moves what is in memory to the file; the whole back into memory if the file can't take it."""
-        count = len(self._in_memory)
-        if self._stays or not count:
-            return
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="murho-", buffering=0)  # noqa: SIM115 - closed in `close`
-            _write_all(self._file, self._in_memory)
-        except OSError as error:
-            _complain(str(error))
-            self._move_back()
-            return
-        self._in_file += count
-        self._in_memory = bytearray()
-
-    def _move_back(self) -> None:
-        self._stays = True
-        if self._file is None:
-            return
-        self._file.seek(0)
-        self._in_memory = bytearray(self._file.read(self._in_file)) + self._in_memory
-        self._file.close()
-        self._file = None
-
-
-def _write_all(file: RawIOBase, data: bytearray) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[file.write(left) :]
-
-
-class SpooledResponse(Response):
-    """An answer with the bytes of a spool, which it closes when it is sent.
-
-    Args:
-        spool: Has all but the ends.
+        pieces: Its body.
+        share: The memory.
         headers: Its headers.
         media_type: Of the body.
-        head: What comes before the spool.
-        tail: What comes after it.
     """
 
-    def __init__(
-        self, spool: Spool, headers: Mapping[str, str], media_type: str, head: bytes = b"", tail: bytes = b""
-    ) -> None:
-        super().__init__(headers={**headers, **VARY}, media_type=media_type)
-        self._head, self._spool, self._tail = head, spool, tail
-        self.headers["content-length"] = str(len(head) + spool.size + len(tail))
+    def __init__(self, pieces: Sequence[bytes], share: Share, headers: Mapping[str, str], media_type: str) -> None:
+        super().__init__(headers=headers, media_type=media_type)
+        self._pieces, self._share = pieces, share
+        self.headers["content-length"] = str(sum(map(len, pieces)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
         """Sends the answer."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            pieces = chain([self._head] if self._head else [], sent_pieces(self._spool))
-            while piece := await asyncio.to_thread(next, pieces, b"") if self._spool.in_file else next(pieces, b""):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": self._tail, "more_body": False})
+            for piece in self._pieces:
+                for start in range(0, len(piece), SENT_BYTES):
+                    part = piece[start : start + SENT_BYTES]
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body"})
         finally:
-            self._spool.close()
+            self._share.resize(0)
 
 
-def sent_pieces(spool: Spool) -> Iterator[bytes]:
-    """Yields what a spool has, without keeping it in memory."""
-    view = spool.view()
-    for start in range(0, len(view), SENT_BYTES):
-        yield bytes(view[start : start + SENT_BYTES])
-        spool.forget_pages()
-
-
-PIECE_BYTES = 2**20
 LEAST_BYTES = 1024
 """Smaller answers aren't worth it."""
 LEVEL = 1
@@ -325,6 +189,7 @@ LEVEL = 1
 GZIP = 16 + zlib.MAX_WBITS
 WINDOWS = {"gzip": GZIP, "x-gzip": GZIP, "deflate": zlib.MAX_WBITS}
 """What zlib calls each coding; `deflate` is a zlib stream (RFC 9110, section 8.4.1.2)."""
+PLAIN = frozenset({"", "identity"})
 
 
 def decompressed(body: bytes, coding: str, most: int) -> bytes:
@@ -340,46 +205,21 @@ def decompressed(body: bytes, coding: str, most: int) -> bytes:
         BadInputError: The body isn't whole data of this encoding.
         TooLargeError: The result is larger than `most`.
     """
-    if is_plain(coding):
-        return body
-    return b"".join(decompressed_pieces(memoryview(body), coding, most))
-
-
-def is_plain(coding: str) -> bool:
-    """Returns whether a `Content-Encoding` header says that the body isn't compressed."""
-    return coding.strip().lower() in {"", "identity"}
-
-
-def decompressed_pieces(body: memoryview, coding: str, most: int) -> Iterator[bytes]:
-    """Yields a compressed body without its `Content-Encoding`, at most `PIECE_BYTES` at a time; see `decompressed`."""
     coding = coding.strip().lower()
+    if coding in PLAIN:
+        return body
     if coding not in WINDOWS:
         raise MediaTypeError(f"Content-Encoding {coding[:80]!r} isn't read here. Send gzip, or no compression.")
-    reader = zlib.decompressobj(WINDOWS[coding])
-    name = coding.removeprefix("x-")
-    size = 0
+    reader, name = zlib.decompressobj(WINDOWS[coding]), coding.removeprefix("x-")
     try:
-        for piece in _pieces(reader, body):
-            size += len(piece)
-            if size > most:
-                raise TooLargeError(
-                    f"The body takes more than {most} bytes, the most that this service reads. Send parts."
-                )
-            yield piece
+        found = reader.decompress(body, most + 1)
     except zlib.error as error:
         raise wrong("", f"The body isn't {name} data: {error}.") from None
+    if len(found) > most:
+        raise TooLargeError(f"The body takes more than {most} bytes, the most that this service reads. Send parts.")
     if not reader.eof or reader.unused_data:
         raise wrong("", f"The {name} data in the body are cut, or go on after their end.")
-
-
-def _pieces(reader: zlib._Decompress, body: memoryview) -> Iterator[bytes]:
-    for start in range(0, len(body), PIECE_BYTES):
-        data: bytes | memoryview = body[start : start + PIECE_BYTES]
-        while piece := reader.decompress(data, PIECE_BYTES):
-            yield piece
-            data = reader.unconsumed_tail
-        if reader.unused_data:
-            return
+    return found
 
 
 FORMS: dict[bytes, str] = {
@@ -428,16 +268,9 @@ def accepted_coding(accept_encoding: str) -> str | None:
     return next((coding for coding in ("gzip", "deflate") if coding in accepted), None)
 
 
-def compressed(body: bytes, coding: str = "gzip") -> bytes | None:
-    """Returns the body in a coding, gzip or deflate; None if it is too small to be worth it."""
-    if len(body) < LEAST_BYTES:
+def compressed(pieces: Sequence[bytes], coding: str = "gzip") -> list[bytes] | None:
+    """Returns a body in a coding, gzip or deflate; None if it is too small to be worth it."""
+    if sum(map(len, pieces)) < LEAST_BYTES:
         return None
-    return b"".join(compressed_pieces([body], coding))
-
-
-def compressed_pieces(pieces: Iterable[bytes], coding: str) -> Iterator[bytes]:
-    """Yields a body in a coding, gzip or deflate."""
     writer = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOWS[coding])
-    for piece in pieces:
-        yield writer.compress(piece)
-    yield writer.flush()
+    return [*map(writer.compress, pieces), writer.flush()]

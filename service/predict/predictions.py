@@ -38,12 +38,11 @@ async def predict(call: InFlight, asked: Asked, writer: Codec) -> Answered:
         MurhoError: There is none; `errors.problem_details` has the HTTP status.
     """
     model, inputs = call.model, asked.inputs
-    options, record = call.computed(asked, inputs.count, writer)
+    options, record = call.computed(asked, writer)
     further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else 0
     cost, incomplete = call.admit(inputs.count, options, asked.request.timeout, inputs.columns, further)
-    rows = 8 * inputs.count * len(inputs.columns)
     values = answer_values(inputs, options, model.schema.target.classes)
-    call.take_rows(rows)
+    call.take_rows(inputs)
     await call.take_room(VALUE_BYTES * values)
     answer = await call.compute(inputs, options, incomplete=incomplete, cost=None if further else cost)
     prediction, explained = answer.prediction, dict[str, Any]()

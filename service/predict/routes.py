@@ -30,15 +30,14 @@ from murho.service.predict.answers import (
     Codec,
     PredictResponse,
     Terms,
-    response_of,
+    whole,
 )
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec
-from murho.service.predict.memory import accepted_coding, decompressed, is_plain, weighted
+from murho.service.predict.memory import PLAIN, accepted_coding, decompressed, weighted
 from murho.service.predict.options import PredictRequest
 from murho.service.predict.predictions import predict
 from murho.service.tables.arrow_tables import ArrowCodec, ParquetCodec
-from murho.service.tables.blocks import BlockCodec, answer_in_blocks
 from murho.service.tables.csv_tables import CSVCodec
 from murho.service.tables.npy_arrays import NpyCodec
 
@@ -134,7 +133,7 @@ class Decoder:
             MurhoError: See `InFlight.body` and `InFlight.in_thread`.
         """
         body, encoding = await call.body(), call.headers.get("content-encoding", "")
-        if not unpacks and len(body) <= SMALL_BODY_BYTES and (not encoding or is_plain(encoding)):
+        if not unpacks and len(body) <= SMALL_BODY_BYTES and encoding in PLAIN:
             return decode(body, terms)
         most = terms.settings.max_body_bytes
         return await call.in_thread(lambda: decode(decompressed(body, encoding, most), terms))
@@ -258,14 +257,13 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     parts, headers = call.parts, call.headers
     reader, writer = codecs(headers)
     terms = Terms(call.query, call.model.schema, parts.settings)
-    if isinstance(reader, BlockCodec) and isinstance(writer, BlockCodec):
-        return await answer_in_blocks(call, reader, writer, terms)
     asked = await parts.decoder.decode(call, reader.decode, terms, unpacks=reader.unpacks)
     answered = await predict(call, asked, writer)
     accepted = accepted_coding(headers.get("accept-encoding", ""))
-    if answered.values <= LARGE_ANSWER_VALUES:
-        return response_of(writer.encode(answered), accepted, None)
-    return await call.in_thread(lambda: response_of(writer.encode(answered), accepted, parts.spool_room))
+    if answered.values > LARGE_ANSWER_VALUES:
+        return call.large_response(await call.in_thread(lambda: whole(writer.encode(answered), accepted)))
+    pieces, media_type, sent = whole(writer.encode(answered), accepted)
+    return Response(b"".join(pieces), headers=sent, media_type=media_type)
 
 
 DOOR = Door(

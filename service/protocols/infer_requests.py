@@ -43,7 +43,7 @@ from murho.service.protocols.infer_answers import (
     encode_inference,
     outputs_of,
 )
-from murho.service.tables.blocks import check_names, number_column, number_columns
+from murho.service.tables.table_codec import check_names, number_column, number_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,9 +1,8 @@
-"""Arrow streams, a block of rows at a time, whatever the sizes of their batches; and Parquet files, which become such.
+"""Arrow streams, and Parquet files, which become such.
 
-Batches that aren't compressed are read where they lie: of a batch with all rows of a file, only the rows of a block are
-touched at a time. A compressed batch is in memory as a whole. What a stream unpacks to is known before it is read, and
-what its dictionaries and views write out before it is written. Parquet files are unpacked to a stream in a process of
-their own (`parquet_worker` is its program).
+Batches that aren't compressed are read where they lie. What a stream unpacks to is known before it is read, and what
+its dictionaries and views write out before it is written. Parquet files are unpacked to a stream in a process of their
+own (`parquet_worker` is its program).
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -36,12 +34,10 @@ from murho.service.errors import TooLargeError
 from murho.service.predict.answers import Answered, Terms, answer_facts
 from murho.service.predict.rows import Inputs, Problems, check_rows, pointer, shorten
 from murho.service.tables import parquet_worker
-from murho.service.tables.blocks import (
-    HELD,
-    WORK,
-    BlockCodec,
+from murho.service.tables.table_codec import (
+    PIECE_ROWS,
     TableCodec,
-    block_rows,
+    check_cells,
     check_names,
     check_size,
     inputs_of_tables,
@@ -49,39 +45,32 @@ from murho.service.tables.blocks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from murho.model.arrays import Ints
-    from murho.model.tables.schema import Schema
-    from murho.service.settings import Settings
 
 TEXT_BYTES = 2**23
-"""Of a block, once each row has its own texts; and those of one row more."""
-END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+"""Of what is converted at a time, once each row has its own texts; and those of one row more."""
+WRITTEN = 16
+"""All of these texts together may take this many times the memory of the largest body."""
 FACTS = b"murho"
 """Key of the schema's metadata that has the facts of an answer, as JSON."""
 
 
-class ArrowCodec(BlockCodec):
+class ArrowCodec(TableCodec):
     """The codec of a stream of record batches."""
 
     media_type = "application/vnd.apache.arrow.stream"
     whole = "a whole Arrow stream"
 
-    def rows(self, body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
+    def rows(self, body: memoryview, terms: Terms) -> Inputs:
         """Returns the rows; see `TableCodec.rows`."""
         return stream_rows(body, terms)
 
-    def encode_block(self, answered: Answered, *, first: bool) -> bytes:  # noqa: ARG002 - all blocks are alike
-        """Returns one record batch."""
-        return b"".join(bytes(batch.serialize()) for batch in arrow_table(answered).to_batches())
-
-    def ends(self, answered: Answered) -> tuple[bytes, bytes]:
-        """Returns the schema, with the facts of the answer, and the mark of the stream's end."""
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, arrow_table(answered).schema):
-            pass
-        return sink.getvalue().removesuffix(END_OF_STREAM), END_OF_STREAM
+    def body(self, answered: Answered) -> list[bytes]:
+        """Returns the stream of a table with `draws` as lists, and the facts in its metadata."""
+        table, sink = arrow_table(answered), io.BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table, PIECE_ROWS)
+        return [sink.getvalue()]
 
 
 def arrow_table(answered: Answered) -> pa.Table:
@@ -109,14 +98,13 @@ def _text_lists(lists: list[list[str] | None]) -> pa.Array:
     return pa.ListArray.from_arrays(ends, text_array(list(chain.from_iterable(given))))
 
 
-def stream_rows(body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
-    """Returns the number of rows in a stream, and the rows in blocks; see `TableCodec.rows`."""
+def stream_rows(body: memoryview, terms: Terms) -> Inputs:
+    """Returns the rows of a stream; see `TableCodec.rows`."""
     schema, settings = terms.schema, terms.settings
     names = [feature.name for feature in schema.features]
-    size = stream_size(body)
-    check_size(size.dictionaries + max(size.batches, default=0), HELD, settings)
-    check_size(sum(size.batches), WORK, settings)
-    check_rows(size.rows, settings.max_rows)
+    rows, unpacked = stream_size(body)
+    check_size(unpacked, settings)
+    check_cells(rows, terms)
     stored = pa.ipc.read_schema(pa.py_buffer(body))
     check_names(stored.names, schema)
     problems = Problems()
@@ -128,88 +116,62 @@ def stream_rows(body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
     problems.raise_any()
     # Others are not unpacked.
     fields = pa.ipc.IpcReadOptions(included_fields=[stored.get_field_index(name) for name in names])
-    reader = pa.ipc.open_stream(pa.py_buffer(body), options=fields)
-    return size.rows, inputs_of_tables(_blocks(reader, size, schema, settings), schema)
+    table = pa.ipc.open_stream(pa.py_buffer(body), options=fields).read_all()
+    table.validate()  # sizes alone
+    known: dict[tuple[int, ...], tuple[pa.Array, Ints]] = {}
+    texts = np.zeros(table.num_rows, np.int64)
+    for column in table.columns:
+        texts += np.concatenate([np.empty(0, np.int64), *(_text_bytes(chunk, known) for chunk in column.chunks)])
+    check_size(int(texts.sum()), settings, WRITTEN)
+    cuts = {*range(PIECE_ROWS, table.num_rows, PIECE_ROWS), table.num_rows}
+    cuts.update((np.flatnonzero(np.diff(np.cumsum(texts) // TEXT_BYTES)) + 1).tolist())
+    return inputs_of_tables((table.slice(start, end - start) for start, end in pairwise([0, *sorted(cuts)])), terms)
 
 
-def _blocks(
-    reader: pa.RecordBatchStreamReader, size: StreamSize, schema: Schema, settings: Settings
-) -> Iterator[pa.Table]:
-    """Yields the rows in parts of a block's rows, or fewer where their texts take much memory."""
-    written, most = 0, block_rows(schema)
-    for table in _tables(reader, size, most, settings):
-        for start in range(0, table.num_rows, most):
-            part = table.slice(start, most)
-            counts = np.sum([text_bytes(column) for column in part.columns], axis=0)
-            written += int(counts.sum())
-            check_size(written, WORK, settings)
-            cuts = (np.flatnonzero(np.diff(np.cumsum(counts) // TEXT_BYTES)) + 1).tolist()
-            for begin, end in pairwise([0, *cuts, part.num_rows]):
-                yield part.slice(begin, end - begin)
-        del table, part  # before the next batch is unpacked; as below
+def _text_bytes(column: pa.Array, known: dict[tuple[int, ...], tuple[pa.Array, Ints]]) -> Ints:
+    """Checks the cells of a column; returns the bytes of each row's text once it has one of its own, `[B]`.
 
-
-def _tables(reader: pa.RecordBatchStreamReader, size: StreamSize, most: int, settings: Settings) -> Iterator[pa.Table]:
-    """Yields batches put together, until they have a block's rows or take much memory."""
-    waiting: list[pa.RecordBatch] = []
-    count = held = 0
-    known: dict[tuple[int, ...], pa.Array] = {}
-    sizes = iter(size.batches)
-    for batch in reader:
-        taken = next(sizes, 0)
-        batch.validate()  # sizes alone
-        for column in batch.columns:
-            _validate(column, known)
-        waiting.append(batch)
-        count, held = count + batch.num_rows, held + taken
-        del batch, column
-        if count >= most or held >= settings.max_body_bytes:
-            table, waiting, count, held = pa.Table.from_batches(waiting), [], 0, 0
-            yield table
-            del table
-    if count:
-        yield pa.Table.from_batches(waiting)
-
-
-def _validate(column: pa.Array, known: dict[tuple[int, ...], pa.Array]) -> None:
-    """Checks the cells of a column; a dictionary once, as each of many batches may have the same large one.
+    A dictionary, or a view, has a text once for many rows: `model.tables.columns.plain` writes it out for each.
 
     Args:
         column: The column.
-        known: The dictionaries that are checked, by their places in memory.
+        known: The dictionaries that are checked, with the bytes of their texts, by their places in memory: each of many
+            batches may have the same large one.
 
     Raises:
         ArrowException: The column is broken.
     """
-    if pa.types.is_dictionary(column.type):
-        values, column = column.dictionary, column.indices
-        place = (len(values), values.offset, *(0 if data is None else data.address for data in values.buffers()))
-        if place not in known:
-            values.validate(full=True)
-            known[place] = values
-        ends = pc.min_max(column).as_py()
-        if ends["max"] is not None and not 0 <= ends["min"] <= ends["max"] < len(values):
-            raise pa.ArrowInvalid("an index lies outside its dictionary")
-    column.validate(full=True)
+    if not pa.types.is_dictionary(column.type):
+        column.validate(full=True)
+        return _lengths(column)
+    values, codes = column.dictionary, column.indices
+    place = (len(values), values.offset, *(0 if data is None else data.address for data in values.buffers()))
+    if place not in known:
+        values.validate(full=True)
+        known[place] = values, np.append(_lengths(values), 0)  # the last for missing cells, which are -1 below
+    ends = pc.min_max(codes).as_py()
+    if ends["max"] is not None and not 0 <= ends["min"] <= ends["max"] < len(values):
+        raise pa.ArrowInvalid("an index lies outside its dictionary")
+    codes.validate(full=True)
+    return known[place][1][integers(codes)]
 
 
-@dataclass(slots=True)
-class StreamSize:
-    """What an Arrow stream declares.
-
-    Attributes:
-        rows: All rows.
-        dictionaries: Bytes of all dictionaries, unpacked; of one that grows, each state of it.
-        batches: Bytes of each record batch, unpacked.
-    """
-
-    rows: int = 0
-    dictionaries: int = 0
-    batches: list[int] = field(default_factory=list)
+def _lengths(cells: pa.Array) -> Ints:
+    """Returns the bytes of texts, `[B]`; 0 for what is no text."""
+    if not len(cells) or not holds_text(cells.type):
+        return np.zeros(len(cells), np.int64)
+    if pa.types.is_string_view(cells.type):
+        views = np.frombuffer(cells.buffers()[1], np.int32, 4 * (cells.offset + len(cells)))
+        sizes = views[4 * cells.offset :: 4].astype(np.int64)
+    else:
+        sizes = integers(pc.binary_length(cells))
+    return np.maximum(sizes, 0)  # those of missing cells can be anything
 
 
-def stream_size(body: bytes | memoryview) -> StreamSize:
-    """Returns what an Arrow stream will take; no batch is read.
+def stream_size(body: bytes | memoryview) -> tuple[int, int]:
+    """Returns what an Arrow stream declares: its rows, and the bytes that it unpacks to; no batch is read.
+
+    These are the bytes of all batches and dictionaries; of a dictionary that grows, of each of its states.
 
     The metadata of a batch is a flatbuffer (Message.fbs of the Arrow format). In a compressed batch each buffer begins
     with its own size as a 64-bit number, -1 if it isn't compressed.
@@ -217,7 +179,7 @@ def stream_size(body: bytes | memoryview) -> StreamSize:
     Raises:
         ArrowException, struct.error: The stream is broken.
     """
-    size = StreamSize()
+    rows = unpacked = 0
     grown: dict[int, int] = {}  # bytes of each dictionary so far
     for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(body)):
         if message.type not in {"record batch", "dictionary"}:
@@ -228,14 +190,13 @@ def stream_size(body: bytes | memoryview) -> StreamSize:
             key, delta = _number(metadata, table, 0, "<q"), _number(metadata, table, 2, "<b")
             taken = _batch_bytes(metadata, _follow(metadata, _field(metadata, table, 1)), message.body)
             grown[key] = taken + (grown.get(key, 0) if delta else 0)
-            size.dictionaries += grown[key]
+            unpacked += grown[key]
             continue
-        rows = _number(metadata, table, 0, "<q")
-        if rows < 0:
-            raise pa.ArrowInvalid(f"a batch has {rows} rows")
-        size.rows += rows
-        size.batches.append(_batch_bytes(metadata, table, message.body))
-    return size
+        if (count := _number(metadata, table, 0, "<q")) < 0:
+            raise pa.ArrowInvalid(f"a batch has {count} rows")
+        rows += count
+        unpacked += _batch_bytes(metadata, table, message.body)
+    return rows, unpacked
 
 
 def _batch_bytes(metadata: memoryview, table: int, body: pa.Buffer | None) -> int:
@@ -282,34 +243,6 @@ def _follow(data: memoryview, position: int) -> int:
     return int(position + struct.unpack_from("<I", data, position)[0])
 
 
-def text_bytes(column: pa.ChunkedArray) -> Ints:
-    """Returns the bytes of each row's text once it has one of its own, `[B]`; 0 for what is no text.
-
-    A dictionary, or a view, has a text once for many rows: `model.tables.columns.plain` writes it out for each.
-    """
-    if not holds_text(column.type):
-        return np.zeros(len(column), np.int64)
-    return np.concatenate([np.empty(0, np.int64), *(_text_bytes(chunk) for chunk in column.chunks)])
-
-
-def _text_bytes(cells: pa.Array, rows: Ints | slice = slice(None)) -> Ints:
-    kind, data = cells.type, cells.buffers()
-    if pa.types.is_dictionary(kind):
-        codes = integers(cells.indices)
-        counts = np.zeros(len(cells), np.int64)
-        # Of the rows alone: many a chunk may share one large dictionary.
-        counts[codes >= 0] = _text_bytes(cells.dictionary, codes[codes >= 0])
-        return counts
-    if not len(cells):
-        return np.zeros(0, np.int64)
-    size = np.dtype(np.int64 if pa.types.is_large_string(kind) else np.int32)
-    if pa.types.is_string_view(kind):
-        counts = np.frombuffer(data[1], size, 4 * (cells.offset + len(cells)))[4 * cells.offset :: 4][rows]
-        return np.maximum(counts, 0, dtype=np.int64)  # those of missing cells can be anything
-    offsets = np.frombuffer(data[1], size, cells.offset + len(cells) + 1)[cells.offset :]
-    return np.subtract(offsets[1:][rows], offsets[:-1][rows], dtype=np.int64)
-
-
 ROOM = 4
 """The process may take this many times the memory of the largest body, with the body, ..."""
 LEAST_ROOM = 2**26
@@ -328,7 +261,7 @@ class ParquetCodec(TableCodec):
     def __init__(self) -> None:
         self._process = ParquetProcess()
 
-    def rows(self, body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
+    def rows(self, body: memoryview, terms: Terms) -> Inputs:
         """Returns the rows; see `TableCodec.rows`."""
         schema, settings = terms.schema, terms.settings
         asked = {

@@ -1,8 +1,4 @@
-"""CSV: with a header line, in UTF-8, read and written a block of rows at a time.
-
-It is read twice: to count the rows, so that their number is known before the work is admitted and rows of the wrong
-length are said before any is computed; and for their cells.
-"""
+"""CSV: with a header line, in UTF-8."""
 
 from __future__ import annotations
 
@@ -18,15 +14,15 @@ from murho.model.tables.writers import as_csv
 from murho.service.errors import TooLargeError, wrong
 from murho.service.predict.answers import Answered, Terms, answer_columns
 from murho.service.predict.memory import foreign_form
-from murho.service.predict.rows import Inputs, check_rows
-from murho.service.tables.blocks import BLOCK_BYTES, BlockCodec, block_rows, check_names, inputs_of_tables
+from murho.service.tables.table_codec import PIECE_ROWS, TableCodec, check_names, inputs_of_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from murho.model.tables.schema import Schema
+    from murho.service.predict.rows import Inputs
 
 MOST_HEADER_BYTES = 2**18
 MOST_OTHERS = 20
@@ -38,7 +34,7 @@ TEXT_BYTES = 2**19
 WHERE = "the body"
 
 
-class CSVCodec(BlockCodec):
+class CSVCodec(TableCodec):
     """The codec of CSV."""
 
     media_type = "text/csv"
@@ -47,7 +43,7 @@ class CSVCodec(BlockCodec):
     whole = "CSV in UTF-8"
     lists = False
 
-    def rows(self, body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
+    def rows(self, body: memoryview, terms: Terms) -> Inputs:
         """Returns the rows; see `TableCodec.rows`."""
         schema = terms.schema
         start = bytes(body[:MOST_HEADER_BYTES])
@@ -56,24 +52,20 @@ class CSVCodec(BlockCodec):
             raise wrong("", f"The body isn't CSV in UTF-8. {advice}")
         if len(body) > MOST_HEADER_BYTES and b"\n" not in start and b"\r" not in start:
             raise TooLargeError(f"The header line of the body takes more than {MOST_HEADER_BYTES} bytes.")
-        start = bytes(body[:BLOCK_BYTES])
-        header = read_header(start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1] or start, WHERE)
+        header = read_header(pa.py_buffer(body), WHERE)
         # Each column takes time and memory, so names are checked before a row is read.
         named = [name for name in header.names if name.strip() and not PANDAS_INDEX.fullmatch(name)]
         if (nameless := len(header.names) - len(named)) > MOST_OTHERS:
             message = f"The header line has {nameless} columns without a name; at most {MOST_OTHERS} are read."
             raise wrong("/inputs", message)
         check_names(named, schema)
-        rows = 0
-        for batch in csv_rows(body, WHERE, header, block_bytes=TEXT_BYTES, counted=True)[1]:
-            rows += batch.num_rows
-            check_rows(rows, terms.settings.max_rows)
-        return rows, inputs_of_tables(_tables(body, header, schema), schema)
+        return inputs_of_tables(_tables(body, header, schema), terms)
 
-    def encode_block(self, answered: Answered, *, first: bool) -> bytes:
-        """Returns one line a row, with the header in front of the first; a list of classes is JSON."""
-        columns = {name: _column(values) for name, values in answer_columns(answered).items()}
-        return as_csv(pa.table(columns), header=first)
+    def body(self, answered: Answered) -> Iterator[bytes]:
+        """Yields a header and one line a row; a list of classes is JSON."""
+        table = pa.table({name: _column(values) for name, values in answer_columns(answered).items()})
+        for start in range(0, table.num_rows, PIECE_ROWS):
+            yield as_csv(table.slice(start, PIECE_ROWS), header=not start)
 
 
 def _column(values: NDArray[Any]) -> pa.Array:
@@ -85,9 +77,7 @@ def _column(values: NDArray[Any]) -> pa.Array:
 
 def _tables(body: memoryview, header: Header, schema: Schema) -> Iterator[pa.Table]:
     names, batches = csv_rows(body, WHERE, header, block_bytes=TEXT_BYTES)
-    most = block_rows(schema)
     for batch in batches:
         table = without_index(pa.Table.from_batches([batch]).rename_columns(names))
         check_names(table.column_names, schema)
-        for start in range(0, batch.num_rows, most):
-            yield table.slice(start, most)
+        yield table

@@ -13,14 +13,12 @@ import numpy as np
 
 from murho.model.predictive.answer_columns import Column, table_columns
 from murho.model.predictive.prediction import Unit
-from murho.model.tables.schema import FeatureKind, Schema
+from murho.model.tables.schema import FeatureKind
 from murho.service.errors import wrong
 from murho.service.predict.rows import Form, Inputs, pointer, shorten
-from murho.service.tables.blocks import TableCodec, block_rows, number_columns
+from murho.service.tables.table_codec import TableCodec, check_cells, number_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from murho.service.predict.answers import Answered, Terms
@@ -42,7 +40,7 @@ class NpyCodec(TableCodec):
     unpacks = False
     whole = "an array"
 
-    def rows(self, body: memoryview, terms: Terms) -> tuple[int, Iterable[Inputs]]:
+    def rows(self, body: memoryview, terms: Terms) -> Inputs:
         """Returns the rows; see `TableCodec.rows`."""
         schema = terms.schema
         names = [feature.name for feature in schema.features]
@@ -67,8 +65,10 @@ class NpyCodec(TableCodec):
             raise _wrong(
                 f"The array has {len(data)} bytes after its header, where the shape {list(shape)} takes {expected}."
             )
-        matrix, most = np.frombuffer(data, dtype).reshape(shape, order="F" if columnwise else "C"), block_rows(schema)
-        return len(matrix), (_inputs(matrix[row : row + most], schema, row) for row in range(0, len(matrix), most))
+        check_cells(shape[0], terms)
+        matrix = np.frombuffer(data, dtype).reshape(shape, order="F" if columnwise else "C")
+        columns = number_columns(schema, matrix, lambda place, row: pointer("inputs", row, place))
+        return Inputs(Form.MATRIX, columns, len(matrix))
 
     def body(self, answered: Answered) -> list[bytes]:
         """Returns a structured array `[B]` with a field for each column of the other formats.
@@ -91,11 +91,6 @@ class NpyCodec(TableCodec):
         except ValueError:  # names of classes are too many, or not Latin-1
             np.lib.format.write_array(sink, array, version=(3, 0), allow_pickle=False)
         return [sink.getvalue()]
-
-
-def _inputs(matrix: NDArray[Any], schema: Schema, first: int) -> Inputs:
-    columns = number_columns(schema, matrix, lambda place, row: pointer("inputs", first + row, place))
-    return Inputs(Form.MATRIX, columns, len(matrix))
 
 
 def _cells(column: Column, classes: tuple[str, ...]) -> NDArray[Any]:

@@ -124,7 +124,7 @@ class Telemetry:
         self.ready = self._gauge("murho_ready", "Whether the service is ready.", mode="livemin")
         self.in_flight = self._gauge(
             "murho_in_flight_bytes",
-            "Bytes of requests (bodies and rows), of answers while they are computed, and in temporary files (spools).",
+            "Bytes of requests (bodies and rows), and of answers and totals until they are sent.",
             ("kind",),
         )
         self.connections = self._gauge("murho_connections", "Open connections.")

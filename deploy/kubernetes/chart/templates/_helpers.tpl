@@ -50,7 +50,7 @@ yes
 {{- end -}}
 {{- end }}
 
-{{- /* MiB of temporary files: for each worker its large tables and 64 MiB of a journal; 256 MiB for compiled code. */ -}}
+{{- /* MiB of temporary files: for each worker 64 MiB of a journal; 256 MiB for compiled code. */ -}}
 {{- define "murho.tmp" -}}
-{{ add 256 (mul (int64 .Values.settings.workers) (add 64 (div (int64 .Values.settings.spool_bytes) 1048576))) }}
+{{ add 256 (mul (int64 .Values.settings.workers) 64) }}
 {{- end }}

@@ -1,9 +1,11 @@
-"""Tests of `service.tables.blocks`: what is taken in several blocks is answered as what is taken in one."""
+"""Tests of `service.tables.table_codec`: what all formats of tables do alike, with tables that take several steps."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from murho.service.tables import blocks as table_blocks
+from murho.service.tables import arrow_tables, csv_tables
 from murho.service.tables.arrow_tables import FACTS
 from tests.service.bodies import ARROW, CSV, arrow, csv, read_table
 from tests.service.classifiers import Classifier
@@ -21,13 +23,14 @@ from tests.service.support import ROW, AppClient, FakeModel, make_client
 from tests.service.wire import served, wait_until
 
 ROWS = 23
-BLOCK = 5
+PIECE = 5
 
 
-@pytest.fixture(autouse=True)
-def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes every table in blocks of five rows."""
-    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", BLOCK)
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has cells converted a few rows at a time."""
+    monkeypatch.setattr(arrow_tables, "PIECE_ROWS", PIECE)
+    monkeypatch.setattr(csv_tables, "TEXT_BYTES", 400)
 
 
 def table(rows: int = ROWS, **cells: dict[int, Any]) -> dict[str, list[Any]]:
@@ -63,8 +66,9 @@ def model() -> FakeModel:
 def client(model: FakeModel) -> Iterator[AppClient]:
     with make_client(model, max_pending_cost=100_000) as client:
         yield client
-        scheduler, room = client.state["parts"].scheduler, client.state["parts"].spool_room
-        assert (scheduler.admission.pending, room.taken) == (0, 0)
+        parts = client.state["parts"]
+        scheduler = parts.scheduler
+        assert (scheduler.admission.pending, parts.request_room.taken, parts.answer_room.taken) == (0, 0, 0)
         assert scheduler.admission.pending_cost == pytest.approx(0.0)
 
 
@@ -74,29 +78,24 @@ QUERIES = ["", "samples=0", "percentiles=1,99&thresholds=20,30&include=mc_error"
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("accept", [ARROW, CSV])
 @pytest.mark.parametrize("media_type", [ARROW, CSV])
-def test_the_answer_is_that_of_the_whole_table(
-    client: AppClient, model: FakeModel, media_type: str, accept: str, query: str, monkeypatch: pytest.MonkeyPatch
+def test_an_answer_does_not_depend_on_what_is_converted_at_a_time(
+    client: AppClient, media_type: str, accept: str, query: str, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", 1000)
     body = body_of(table(Weight={2: 9000.0, 17: 9001.0}), media_type)
     url = f"/predict?{query or 'samples=8'}"
     headers = {"content-type": media_type, "accept": accept, "accept-encoding": "identity"}
     whole = client.post(url, content=body, headers=headers)
-    assert model.passes == 1
-    monkeypatch.setattr(table_blocks, "BLOCK_ROWS", BLOCK)
-    inside = client.post(url, content=body, headers=headers)
-    assert model.passes >= 1 + -(-ROWS // BLOCK)
-    assert read_table(inside).equals(read_table(whole))
+    request.getfixturevalue("small_steps")
+    again = client.post(url, content=body, headers=headers)
+    assert read_table(again).equals(read_table(whole), check_metadata=True)
+    assert read_table(whole).num_rows == ROWS
     if accept == ARROW:
-        facts = [json.loads(read_table(answer).schema.metadata[FACTS]) for answer in (whole, inside)]
-        assert facts[0] == facts[1]
-        assert [warning["pointer"] for warning in facts[0]["warnings"]] == ["/inputs/Weight/2", "/inputs/Weight/17"]
-    else:
-        assert inside.content == whole.content
-    assert int(inside.headers["content-length"]) == len(inside.content)
+        facts = json.loads(read_table(whole).schema.metadata[FACTS])
+        assert [warning["pointer"] for warning in facts["warnings"]] == ["/inputs/Weight/2", "/inputs/Weight/17"]
+    assert int(whole.headers["content-length"]) == len(whole.content)
     assert whole.headers["murho-extrapolation"] == "2"
     for name in ("content-type", "vary", "murho-extrapolation", "murho-warnings", "murho-samples", "murho-model"):
-        assert inside.headers[name] == whole.headers[name]
+        assert again.headers[name] == whole.headers[name]
 
 
 @pytest.mark.parametrize("accept", [ARROW, CSV])
@@ -115,6 +114,7 @@ BAD = {
 }
 
 
+@pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize(("cells", "pointer"), BAD.values(), ids=BAD)
 def test_a_bad_row_is_named_by_its_place_in_the_whole_table(
     client: AppClient, cells: dict[str, Any], pointer: str
@@ -127,6 +127,7 @@ def test_a_bad_row_is_named_by_its_place_in_the_whole_table(
         assert f"row {int(pointer.rpartition('/')[2]) + 1}:" in error["message"]
 
 
+@pytest.mark.usefixtures("small_steps")
 def test_a_ragged_line_is_named_by_its_number_in_the_whole_body(client: AppClient) -> None:
     lines = body_of(table(), CSV).split(b"\n")
     lines[12] += b",1"
@@ -146,11 +147,10 @@ def test_names_and_options_are_checked_before_any_row_is_computed(client: AppCli
     assert "not a whole Arrow stream" in ask(client, cut, ARROW).text
 
 
-def test_a_compressed_body_is_taken_in_blocks(client: AppClient, model: FakeModel) -> None:
+def test_a_compressed_body_is_answered_as_a_plain_one(client: AppClient) -> None:
     body = body_of(table(), CSV)
     plain, packed = ask(client, body, CSV), ask(client, gzip.compress(body), CSV, **{"content-encoding": "gzip"})
     assert packed.content == plain.content
-    assert model.passes == 2 * -(-ROWS // BLOCK)
     broken = ask(client, gzip.compress(body)[:-4], CSV, **{"content-encoding": "gzip"})
     assert "gzip data in the body are cut" in broken.text
 
@@ -162,23 +162,67 @@ def test_a_table_is_admitted_by_the_cost_of_all_its_rows(client: AppClient, mode
     assert model.passes == 0
 
 
-def test_a_deadline_between_two_blocks_is_an_error_not_a_short_answer(client: AppClient, model: FakeModel) -> None:
-    held = threading.Event()
-    # Time enough for the two blocks before on a busy machine, too.
+def test_a_deadline_between_two_passes_is_an_error_not_a_short_answer(client: AppClient, model: FakeModel) -> None:
+    held, model.rows_of_pass = threading.Event(), PIECE
+    # Time enough for the two passes before on a busy machine, too.
     model.before = lambda: held.wait(2.2) if model.passes == 3 else None  # type: ignore[assignment]
-    response = ask(client, body_of(table(), CSV), CSV, query="timeout=2")
+    response = client.post("/predict?samples=0&timeout=2", content=body_of(table(), CSV), kind=CSV)
     assert response.status_code == 504
     assert "10 of 23 rows were computed" in response.text
     wait_until(lambda: client.state["parts"].scheduler.admission.pending == 0)
 
 
-def test_a_client_that_leaves_is_noticed_between_quick_blocks() -> None:
+def test_a_client_that_leaves_is_noticed_between_quick_passes() -> None:
     body = body_of(table(300), CSV)
     with served() as service:
+        service.model.rows_of_pass = PIECE
         service.model.before = lambda: time.sleep(0.02)
-        head = f"POST /predict HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = "POST /predict?samples=0 HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\n"
         with service.wire() as wire:
-            wire.send(head.encode(), body)
+            wire.send(f"{head}Content-Length: {len(body)}\r\n\r\n".encode(), body)
             wait_until(lambda: service.model.passes > 2)
         wait_until(lambda: service.metric("murho_pending_requests") == 0)
         assert service.model.passes < 60
+
+
+ANSWERS = """
+import io, itertools, sys
+import numpy as np
+import pyarrow as pa
+from murho.service.predict.routes import CODECS, PARQUET
+from murho.service.predict.answers import Answered, Terms
+from murho.service.settings import Settings
+from tests.service.classifiers import Classifier
+from tests.service.support import ROW, FakeModel
+
+def bodies():
+    values = {name: [value] for name, value in ROW.items()}
+    yield "text/csv", (",".join(ROW) + "\\n" + ",".join(map(str, ROW.values()))).encode()
+    from murho.model.tables.columns import number_array, text_array
+    table = pa.table({name: text_array([str(value)]) for name, value in ROW.items()})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    yield "application/vnd.apache.arrow.stream", sink.getvalue()
+    sink = io.BytesIO()
+    pa.parquet.write_table(table, sink)
+    yield "application/vnd.apache.parquet", sink.getvalue()
+
+codecs = {codec.media_type: codec for codec in CODECS}
+for model, (kind, body) in itertools.product((FakeModel(), Classifier()), bodies()):
+    for query in ({}, {"samples": "0"}, {"include": "draws", "samples": "8"}):
+        asked = codecs[kind].decode(body, Terms(query, model.schema, Settings()))
+        prediction = model.predict(asked.inputs.columns, asked.options)
+        answered = Answered(model, asked, prediction, [], 0)
+        for codec in CODECS:
+            if not (asked.options.draws and codec.media_type == "text/csv"):
+                codec.encode(answered)
+PARQUET.close()
+assert "pandas" not in sys.modules
+"""
+
+
+def test_tables_are_read_and_written_without_pandas() -> None:
+    # pyarrow imports it where it is installed, for seconds, in which nobody is answered.
+    done = subprocess.run([sys.executable, "-c", ANSWERS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
