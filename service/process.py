@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import errno
 import logging
 import os
 import select
 import signal
 import socket
-import struct
-import sys
 import threading
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -38,9 +35,6 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
     from murho.service.worker import Worker
 
-HANDSHAKE_SECONDS = 0.05
-"""In this time the connections are made that clients have begun to open."""
-
 LATE_SECONDS = 0.2
 """In this time a client whose connection came at the very end sends its request, and is sent elsewhere."""
 
@@ -48,11 +42,6 @@ END_SECONDS = 5.0
 """In this time threads that still read or write a file come to an end."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-SO_ATTACH_FILTER = 26
-INSTRUCTION = struct.Struct("=HBBI")
-NO_SYN = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
-"""A program of BPF: of TCP's flags, in byte 13, take SYN and ACK; drop a packet with SYN alone, let others pass."""
 
 FULL_SECONDS = 0.1
 """In this time no connections are accepted where there is no file for one: they wait."""
@@ -243,11 +232,11 @@ class DrainingServer(uvicorn.Server):
         return None if one.getsockname()[1] == self._settings.metrics_port else self.config.ssl
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stops listening. The system may have accepted connections that nobody has looked at: they get answers."""
+        """Stops listening. The system may have accepted connections that nobody has looked at: they get answers.
+
+        One that is accepted between the last look and the close is reset; its client connects again, elsewhere.
+        """
         loop = asyncio.get_running_loop()
-        for listening in self.listening:
-            open_no_more(listening)
-        await asyncio.sleep(HANDSHAKE_SECONDS)
         for listening in self.listening:
             self._accept(listening)
             loop.remove_reader(listening)
@@ -349,21 +338,6 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         lifespan="on",
         timeout_graceful_shutdown=1,  # after draining, only answers that are being sent are left
     )
-
-
-def open_no_more(listening: socket.socket) -> None:
-    """Has the system pass over who begins to open a connection: to close the socket would reset one just accepted.
-
-    The client asks again after a second, when another process listens, or nobody. Only Linux can do it, and a sandbox
-    may forbid it: then a connection that is opened in this moment may be lost, and the process stops all the same.
-    """
-    if sys.platform == "linux":
-        code = b"".join(INSTRUCTION.pack(*each) for each in NO_SYN)
-        kept = ctypes.create_string_buffer(code, len(code))
-        with suppress(OSError):
-            listening.setsockopt(
-                socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", len(NO_SYN), ctypes.addressof(kept))
-            )
 
 
 def _accept_waiting(listening: socket.socket) -> tuple[list[socket.socket], bool]:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -18,7 +17,7 @@ import uvloop
 from murho.service.app import create_app
 from murho.service.errors import ServiceError
 from murho.service.parts import Lifecycle
-from murho.service.process import DrainingServer, address_of, configure, listen, open_no_more
+from murho.service.process import DrainingServer, address_of, configure, listen
 from murho.service.settings import Settings
 from tests.service.support import FakeModel, FakeSource
 from tests.service.wire import served
@@ -46,35 +45,6 @@ def test_a_port_in_use_is_told() -> None:
 def test_an_address_of_another_machine_is_told(host: str) -> None:
     with pytest.raises(ServiceError, match="--host"):
         listen(host, 0)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no filter of packets")
-def test_a_socket_that_is_about_to_close_resets_no_connection() -> None:
-    with ThreadPoolExecutor() as clients, listen("127.0.0.1", 0) as listening:
-        place = listening.getsockname()
-        before = clients.submit(socket.create_connection, place, 20)
-        with before.result() as early:
-            open_no_more(listening)
-            late = clients.submit(socket.create_connection, place, 20)
-            with listening.accept()[0] as accepted:
-                early.sendall(b"early")
-                assert accepted.recv(5) == b"early"
-            listening.settimeout(0.3)
-            with pytest.raises(TimeoutError):
-                listening.accept()
-            listening.close()
-            with pytest.raises(ConnectionRefusedError):
-                late.result()
-
-
-class _Sandboxed(socket.socket):
-    def setsockopt(self, *_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-
-def test_a_sandbox_that_forbids_the_filter_keeps_nobody_from_stopping() -> None:
-    with _Sandboxed() as listening:
-        open_no_more(listening)
 
 
 HANGING = """
