@@ -1,4 +1,4 @@
-"""Which features matter, over rows: permutation importance, a cheap screen before it, and the size of their shares."""
+"""Which features matter, over rows: permutation importance, and a cheap screen before it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.errors import OptionError
 from murho.model.evaluation.classes import row_log_loss
 from murho.model.evaluation.judging import judge_columns
-from murho.model.evaluation.why import answered, rows_to_ask, why
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.progress import Advance, ignore_rows
 from murho.model.tables.schema import Columns, select_rows
@@ -124,52 +122,10 @@ def _measure(posterior: Posterior, columns: Columns, targets: Doubles | None, sa
 
 def _estimate(name: str, moved: Doubles) -> dict[str, float]:
     """The importance by a measure, and its standard error, from what shuffles add to the average of each row."""
-    mean = _mean(moved)
-    if name in SCORES:
-        return mean
-    root = mean["value"] ** 0.5
-    return {"value": root, "standard_error": mean["standard_error"] / max(2.0 * root, 1e-300)}
-
-
-def _mean(of_rows: Doubles) -> dict[str, float]:
-    return {"value": float(of_rows.mean()), "standard_error": float(of_rows.std(ddof=1)) / len(of_rows) ** 0.5}
-
-
-SHARED_ROWS, SHARED_CELLS, SHARED_PAIRS = 100, 150_000, 64
-"""Rows, and cells of their sets, that shares are a mean over, and pairs of sets of a row: about a second."""
-
-
-def mean_shares(posterior: Posterior, columns: Columns, *, samples: int = DEFAULT_SAMPLES) -> dict[str, Any] | None:
-    """Mean |share| of each feature in the answers for some rows (`model.evaluation.why`).
-
-    Args:
-        posterior: The posterior, as it is served.
-        columns: Canonical columns of the rows, ``[n]`` each; up to 100 of them are used, the fewer the more features.
-        samples: S, the draws behind each answer.
-
-    Returns:
-        ``rows``, ``measures`` and ``features``, as `permutation_importance` has them; the measures are those that are
-        shared out: ``mean`` and both variances, or of a classifier ``probability`` and its entropies. None where there
-        are too few rows, too many features, or a feature that refuses missing cells.
-    """
-    features = posterior.schema.features
-    try:
-        rows_to_ask(posterior.schema, 1)
-    except OptionError:
-        return None
-    most = min(SHARED_ROWS, SHARED_CELLS // (2 * len(features) * max(SHARED_PAIRS, 2 * len(features))))
-    chosen = choose_rows(len(next(iter(columns.values()))), most, np.random.default_rng(0))
-    if len(chosen) < 2:
-        return None
-    columns, options = select_rows(columns, chosen), PredictOptions(samples=samples, percentiles=())
-    answer: Any = posterior.predict(columns, options)
-    asking = why(posterior.schema, columns, answer, options, pairs=SHARED_PAIRS)
-    shares = answered(asking, posterior).shares
-    found = [
-        {"name": of.name, "kind": str(of.kind), **{name: _mean(np.abs(shares[name][:, place])) for name in shares}}
-        for place, of in enumerate(features)
-    ]
-    return {"rows": len(chosen), "measures": list(shares), "features": found}
+    mean, error = float(moved.mean()), float(moved.std(ddof=1)) / len(moved) ** 0.5
+    if name not in SCORES:
+        mean, error = mean**0.5, error / max(2.0 * mean**0.5, 1e-300)
+    return {"value": mean, "standard_error": error}
 
 
 CELLS = 2_000_000

@@ -1,8 +1,4 @@
-"""The report of a training: facts as plain JSON, charts as Vega-Lite, and a page that needs no network.
+"""The report of a version: one page that needs no network, and the facts behind its charts as JSON.
 
-`facts` assembles and reads the facts, `charts` draws them, `html_page` writes the page, `files` puts all of it into
-files.
+`facts` has what ``model.json`` does not keep, `charts` draws it as Vega-Lite, and `files` writes the page.
 """
-
-PAGE_FILE = "report.html"
-"""Name of the page beside a checkpoint."""

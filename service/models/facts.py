@@ -17,7 +17,6 @@ import structlog
 from murho.model.calibration.classes import ClassCalibration
 from murho.model.encoding.feature_distribution import QuantileScores
 from murho.model.report.charts import COLOURS, charts, ordered_features
-from murho.model.report.facts import facts_of_spec
 from murho.model.tables.schema import Feature, FeatureKind
 from murho.service.predict.rows import example_row
 
@@ -66,12 +65,12 @@ def _without_lists(value: Any) -> Any:
     return {key: _without_lists(each) for key, each in value.items() if not isinstance(each, list)}
 
 
-def overview(model: ModelLike, report: Mapping[str, Any] | None) -> JSON:
+def overview(model: ModelLike, report: Mapping[str, Any]) -> JSON:
     """Returns the model at a glance, as JSON data.
 
     Args:
         model: The model.
-        report: The facts that it keeps for its report, `model.report.facts`; None: it keeps none.
+        report: The facts that it keeps for its report, `model.report.facts`; empty: it keeps none.
     """
     spec = model.spec
     training, calibration = spec.training, spec.calibration
@@ -97,20 +96,20 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> JSON:
     }
 
 
-def report_charts(model: ModelLike, facts: Mapping[str, Any] | None) -> JSON:
+def report_charts(model: ModelLike, facts: Mapping[str, Any]) -> JSON:
     """Returns the charts that `murho report` draws of some facts, without any row of the table.
 
     Args:
         model: The model.
-        facts: The facts that it keeps for its report; None: it keeps none, and has the charts that `model.json` allows.
+        facts: The facts that it keeps for its report; empty: it keeps none.
 
     Returns:
         ``colours``, from each colour of the specifications to the name of its role, and ``charts``, each with
-        ``name``, ``section``, ``title``, ``caption`` and ``specification`` (Vega-Lite with its data). No checksum
-        covers the facts: where they are not as a report needs them, there are no charts.
+        ``name``, ``title``, ``caption`` and ``specification`` (Vega-Lite with its data). No checksum covers the facts:
+        where they are not as a report needs them, there are no charts.
     """
     try:
-        made = charts(facts_of_spec(model.spec) if facts is None else facts)
+        made = charts(model.schema.target, facts)
     except Exception as error:  # whatever is in that file
         structlog.get_logger("murho.report").warning("no charts of the report", model=model.name, reason=repr(error))
         made = []
@@ -172,14 +171,14 @@ def _histogram(scores: QuantileScores) -> JSON | None:
     return {"start": start, "stop": stop, "counts": np.diff(below).round(2).tolist()}
 
 
-def _by_importance(model: ModelLike, report: Mapping[str, Any] | None) -> list[str]:
+def _by_importance(model: ModelLike, report: Mapping[str, Any]) -> list[str]:
     """Returns the names of the features, the most important first; those that were not judged follow in schema order.
 
     As no checksum covers the report's file, a ranking of another form counts as none.
     """
     names = [feature.name for feature in model.schema.features]
     try:
-        ranked = [feature["name"] for feature in ordered_features((report or {})["importance"])]
+        ranked = [feature["name"] for feature in ordered_features(report["importance"])]
         return sorted(names, key=lambda name: ranked.index(name) if name in ranked else len(ranked))
     except (KeyError, TypeError, ValueError, IndexError):
         return names

@@ -198,12 +198,12 @@ class CheckpointSource:
         self._loaded[model] = reference
         return model
 
-    def report_facts(self, model: ModelLike) -> dict[str, Any] | None:
-        """Returns the facts that a loaded version keeps for its report; None without them, or if they can't be read."""
+    def report_facts(self, model: ModelLike) -> dict[str, Any]:
+        """Returns the facts that a loaded version keeps for its report; empty if there are none that can be read."""
         from murho.model.report.facts import stored_facts  # here, because torch takes seconds to import
 
         reference = self._loaded.get(model)
-        return None if reference is None else stored_facts(partial(self._store.read, reference))
+        return {} if reference is None else stored_facts(partial(self._store.read, reference))
 
 
 def seconds_between_looks(settings: Settings) -> float:

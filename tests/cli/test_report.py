@@ -25,7 +25,7 @@ def test_a_training_writes_its_report_into_the_checkpoint(flats_file: Path, tmp_
     version = tmp_path / "flats" / "1"
     assert f"report: {version / 'report.html'}" in done.stdout
     assert "surprising" in (version / "report.html").read_text()
-    assert (version / "report" / "predicted.png").is_file()
+    assert (version / "report" / "facts.json").is_file()
     # The rows that the page shows are kept nowhere else: it is not replaced unasked.
     again = call_murho("report", "flats", "--checkpoints", tmp_path, cwd=tmp_path)
     assert "wrote flats-report.html" in again.stdout

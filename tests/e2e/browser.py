@@ -195,6 +195,6 @@ def write_wide(root: Path) -> None:
     written = write_classifier(root, "wide", spec_of(schema))
     write_classifier(root, "risks", class_spec(replace(schema, target=Target("risk", None, ("high", "low", "medium")))))
     ranked = [{"name": LAST, "rmse": {"value": 2.0}}, {"name": "x02", "rmse": {"value": 1.0}}]
-    facts = {"format": 3, "importance": {"measures": ["rmse"], "features": ranked}}
+    facts = {"format": 4, "importance": {"measures": ["rmse"], "features": ranked}}
     (written / "report").mkdir()
     (written / "report" / "facts.json").write_text(json.dumps(facts))

@@ -152,7 +152,7 @@ class FakeSource(CheckpointSource):
         self.found = found
         self.before: Callable[[], None] = lambda: None
         self.loads: list[tuple[str, str]] = []
-        self.facts: dict[str, Any] | None = None
+        self.facts: dict[str, Any] = {}
 
     def prepare(self) -> None:
         """Nothing is compiled."""
@@ -174,8 +174,8 @@ class FakeSource(CheckpointSource):
                 raise CheckpointError(item[2])
         raise AssertionError(reference)
 
-    def report_facts(self, model: ModelLike) -> dict[str, Any] | None:
-        return self.facts if model in self.found else None
+    def report_facts(self, model: ModelLike) -> dict[str, Any]:
+        return self.facts if model in self.found else {}
 
 
 def _key(item: FakeModel | tuple[str, str, str]) -> tuple[str, str]:

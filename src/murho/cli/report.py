@@ -22,7 +22,7 @@ from murho.cli.shared import (
     say_left_out,
 )
 from murho.model.errors import OptionError
-from murho.model.files import written_whole
+from murho.model.files import read_bounded, written_whole
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 
@@ -49,17 +49,21 @@ def report(
     if not page.parent.is_dir():
         raise OptionError(f"--output: the directory {page.parent} does not exist")
     table = None if data is None else open_rows(data, directory, form, labelled=True)
-    from murho.model.report.facts import report_facts
-    from murho.model.report.files import draw, html_page, report_of_rows
+    from murho.model.checkpoint.checkpoint import read_stored
+    from murho.model.report.facts import stored_facts
+    from murho.model.report.files import html_page, report_of_rows
 
-    facts = report_facts(directory)
-    if data is not None and table is not None:
+    facts = stored_facts(lambda file, most: read_bounded(directory / file, most))
+    if data is None or table is None:
+        spec = read_stored(directory).spec
+    else:
         posterior = load_posterior(directory, device)
+        spec = posterior.spec
         with naming(data):
-            facts, told, left_out = report_of_rows(posterior, facts, table, data.name)
+            told, judged, left_out = report_of_rows(posterior, table, data.name)
         say_left_out(left_out, posterior)
-        shown = told if rows else None
-    content = html_page(f"{name}, version {directory.name}", facts, draw(facts, shown), shown)
+        facts, shown = facts | told, judged if rows else None
+    content = html_page(f"{name}, version {directory.name}", spec, facts, shown)
     try:
         with written_whole(page) as file:
             file.write(content.encode())

@@ -35,14 +35,11 @@ def finish_revision(
         report_rows: Whether it shows rows.
         json: Whether to print one JSON object instead of lines.
     """
-    from murho.model.report.facts import report_facts
     from murho.model.report.files import revision_report
 
     name, spec, extras = source.parent.name, revised.posterior.spec, {}
     if report:
-        extras = report_or_warning(
-            lambda: revision_report(name, revised, rows, report_facts(source), with_rows=report_rows)
-        )
+        extras = report_or_warning(lambda: revision_report(name, revised, rows, with_rows=report_rows))
     made = store.write(name, spec, revised.posterior.tensors, extras=extras)
     if json:
         print_written(made, **{revised.kind: revised.facts}, metrics=spec.metrics)

@@ -36,9 +36,7 @@ PercentilesOption = Annotated[
     str | None, typer.Option("--percentiles", help="Levels of the percentile columns, of numbers.  [default: 5,50,95]")
 ]
 RawOption = Annotated[bool, typer.Option("--raw", help="Leave the spread, or probabilities, as before calibration.")]
-ReportOption = Annotated[
-    bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
-]
+ReportOption = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html beside the checkpoint.")]
 ReportRowsOption = Annotated[
     bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
 ]

@@ -161,7 +161,7 @@ def train(
         bool | None,
         typer.Option(
             "--report/--no-report",
-            help="Write report.html and its charts beside the checkpoint.",
+            help="Write report.html beside the checkpoint.",
             show_default="yes, without --quick",
         ),
     ] = None,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from murho.model.evaluation.importance import mean_shares, permutation_importance, screened_features
+from murho.model.evaluation.importance import permutation_importance, screened_features
 from murho.model.evaluation.judging import judge_columns
-from murho.model.evaluation.why import explain
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from tests.model.conftest import make_table
@@ -63,17 +62,3 @@ def test_classes_have_measures_of_their_own(rooms: Posterior) -> None:
     assert found["measures"] == ["probabilities", "log_loss", "epistemic_entropy"]
     most = max(feature["probabilities"]["value"] for feature in found["features"])
     assert 0.05 < most <= 2**0.5  # the largest distance of two distributions
-
-
-def test_shares_are_those_of_each_row(rent: Posterior, rooms: Posterior) -> None:
-    """Of few features all sets are there: the mean over rows of the size of their shares."""
-    for posterior, table in ((rent, make_table(rows=30, seed=3)), (rooms, rooms_table(rows=30, seed=3))):
-        columns = columns_from_table(table, posterior.schema)
-        found = mean_shares(posterior, columns, samples=64)
-        assert found is not None
-        shares = explain(posterior, columns, PredictOptions(samples=64)).why.shares
-        assert (found["rows"], found["measures"]) == (30, list(shares))
-        for place, feature in enumerate(found["features"]):
-            for name, of in shares.items():
-                assert feature[name]["value"] == pytest.approx(np.abs(of[:, place]).mean(), rel=1e-3, abs=1e-5)
-        assert mean_shares(posterior, {name: column[:1] for name, column in columns.items()}) is None

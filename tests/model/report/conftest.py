@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
-from murho.model.report.facts import facts_of_training, shown_rows
+from murho.model.report.facts import FACTS_PATH, shown_rows
+from murho.model.report.files import training_report
 from tests.model.conftest import make_table, train_quickly
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ def trained() -> Trained:
 
 @pytest.fixture(scope="session")
 def facts(trained: Trained) -> dict[str, Any]:
-    return facts_of_training(trained)
+    facts: dict[str, Any] = orjson.loads(training_report("rent", trained)[str(FACTS_PATH)])
+    return facts
 
 
 @pytest.fixture(scope="session")

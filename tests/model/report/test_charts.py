@@ -4,56 +4,48 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
-from unittest import mock
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.model.report import files as page
 from murho.model.report.charts import charts
-from murho.model.report.files import draw
+from murho.model.report.files import drawn
+
+if TYPE_CHECKING:
+    from murho.model.training.train import Trained
 
 
-def test_there_is_a_chart_for_each_question(facts: dict[str, Any], rows: dict[str, Any]) -> None:
-    names = ["predicted", "reliability", "coverage", "doubt", "importance", "shares", "curves"]
+def test_there_is_a_chart_for_each_decision(trained: Trained, facts: dict[str, Any], rows: dict[str, Any]) -> None:
+    names = ["predicted", "reliability", "coverage", "importance", "curves"]
     screened = facts | {"importance": facts["importance"] | {"of_features": 500}}
     for told, says in ((facts, False), (screened, True)):
-        made = charts(told, rows)
+        made = charts(trained.spec.schema.target, told, rows)
         assert [chart.name for chart in made] == names
-        assert ("chose these 4 of 500 features" in made[4].caption) is says
+        assert ("chose these 4 of 500 features" in made[3].caption) is says
 
 
-def test_without_held_out_rows_and_curves_there_are_fewer_charts(facts: dict[str, Any]) -> None:
-    bare = {
-        **facts,
-        "held_out": None,
-        "doubt": None,
-        "importance": None,
-        "training": {**facts["training"], "curves": None},
-    }
-    assert charts(bare) == []
+def test_parts_that_are_covered_too_rarely_stand_out(trained: Trained, facts: dict[str, Any]) -> None:
+    changed = json.loads(json.dumps(facts))
+    changed["held_out"]["coverage_by_std"][0]["calibrated"] = 0.1
+    (chart,) = (chart for chart in charts(trained.spec.schema.target, changed) if chart.name == "coverage")
+    plain = drawn(next(chart for chart in charts(trained.spec.schema.target, facts) if chart.name == "coverage"))
+    assert drawn(chart).count("var(--orange)") == plain.count("var(--orange)") + 1
 
 
-def test_pictures_take_all_colours_from_the_page(facts: dict[str, Any]) -> None:
-    for drawing in draw(facts):
-        element = drawing.element()
+def test_pictures_take_all_colours_from_the_page(trained: Trained, facts: dict[str, Any], rows: dict[str, Any]) -> None:
+    for chart in charts(trained.spec.schema.target, facts, rows):
+        element = drawn(chart)
         assert element.startswith("<svg")
         assert "var(--ink)" in element
         assert not re.findall(r"#[0-9a-f]{6}\b", element)
         assert "http://" not in element.replace("http://www.w3.org/", "")
 
 
-def test_without_the_extra_nothing_is_drawn(facts: dict[str, Any]) -> None:
-    with mock.patch.object(page, "find_spec", return_value=None):
-        assert draw(facts) == []
-
-
 @pytest.mark.parametrize("name", ['<b>&"größe"</b>', "a.b[0]"])
-def test_any_name_of_a_feature_can_be_drawn(facts: dict[str, Any], name: str) -> None:
+def test_any_name_of_a_feature_can_be_drawn(trained: Trained, facts: dict[str, Any], name: str) -> None:
     changed = json.loads(json.dumps(facts))
-    changed["doubt"]["features"][0]["name"] = name
+    changed["importance"]["features"][0]["name"] = name
     by_category = changed["held_out"]["coverage_by_category"]
     changed["held_out"]["coverage_by_category"] = {name: by_category["district"]}
-    for drawing in draw(changed):
-        if drawing.chart.name in ("doubt", "coverage"):
-            assert "<b>" not in drawing.element()
+    for chart in charts(trained.spec.schema.target, changed):
+        assert "<b>" not in drawn(chart)

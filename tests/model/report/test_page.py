@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
 
 from murho.model.report import files as module
-from murho.model.report.files import HOW_TO_GET_CHARTS, draw, html_page
+from murho.model.report.files import HOW_TO_GET_CHARTS, html_page
+
+if TYPE_CHECKING:
+    from murho.model.training.train import Trained
 
 VOID = {"meta", "br", "img", "link"}
 
@@ -41,48 +45,55 @@ def text_of(page: str) -> str:
     return parser.text
 
 
-def test_the_page_has_every_section_and_asks_nothing_of_a_network(facts: dict[str, Any], rows: dict[str, Any]) -> None:
-    page = html_page("rent", facts, draw(facts, rows), rows)
+def test_the_page_has_every_section_and_asks_nothing_of_a_network(
+    trained: Trained, facts: dict[str, Any], rows: dict[str, Any]
+) -> None:
+    page = html_page("rent", trained.spec, facts, rows)
     text = text_of(page)
     for title in (
         "How good are its predictions?",
         "Reliability",
         "most surprising rows",
-        "Where doubt comes from",
         "Training curves",
-        "The table in short",
-        "Numbers for a model card",
+        "How was it made?",
+        "Candidates tried",
     ):
         assert title in text
     assert "default-src 'none'" in page
     assert "<script" not in page
     assert re.findall(r'(?:src|href)=["\'](?!#)', re.sub(r'xlink:href="#', "", page)) == []
     assert "prefers-color-scheme: dark" in page
-    assert page.count("<figure>") == 7
-    assert len(page) < 600_000
+    assert page.count("<figure") == 5
+    assert len(page) < 400_000
 
 
-def test_names_and_reasons_are_text_and_no_markup(facts: dict[str, Any], rows: dict[str, Any]) -> None:
-    evil = "<script>alert(1)</script>"
-    feature, *others = facts["table"]["features"]
-    table = {**facts["table"], "features": [{**feature, "name": evil}, *others], "left_out": {evil: evil}}
-    cells = [{**row, "cells": {**row["cells"], evil: evil}} for row in rows["surprising"]]
-    page = html_page(evil, {**facts, "table": table}, [], {**rows, "surprising": cells})
+def test_names_and_reasons_are_text_and_no_markup(
+    trained: Trained, facts: dict[str, Any], rows: dict[str, Any]
+) -> None:
+    evil, schema = "<script>alert(1)</script>", trained.spec.schema
+    feature, *others = schema.features
+    changed = replace(schema, features=(replace(feature, name=evil), *others), left_out={evil: evil})
+    rows = {"points": [], "surprising": [rows["surprising"][0] | {"cells": [evil]}]}
+    spec = replace(trained.spec, schema=changed, encoder=replace(trained.spec.encoder, schema=changed))
+    page = html_page(evil, spec, facts, rows)
     assert "<script" not in page
-    assert evil in text_of(page)
+    assert text_of(page).count(evil) >= 6
 
 
-def test_without_the_extra_the_page_says_how_to_get_charts(facts: dict[str, Any]) -> None:
-    with mock.patch.object(module, "can_draw", return_value=False):
-        assert HOW_TO_GET_CHARTS in text_of(html_page("rent", facts, []))
+def test_without_the_extra_the_page_says_how_to_get_charts(trained: Trained, facts: dict[str, Any]) -> None:
+    with mock.patch.object(module, "find_spec", return_value=None):
+        page = html_page("rent", trained.spec, facts)
+    assert HOW_TO_GET_CHARTS in text_of(page)
+    assert "<figure" not in page
 
 
-def test_a_checkpoint_without_held_out_rows_says_what_to_do(facts: dict[str, Any]) -> None:
-    bare = {**facts, "held_out": None, "doubt": None, "scores": {}}
-    assert "murho report NAME DATA" in text_of(html_page("rent", bare, []))
+def test_a_checkpoint_without_facts_says_what_to_do(trained: Trained) -> None:
+    text = text_of(html_page("rent", trained.spec, {}))
+    assert "murho report NAME DATA" in text
+    assert "RMSE of the mean" in text
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
-def test_an_interrupted_training_is_marked(facts: dict[str, Any], interrupted: bool) -> None:
-    changed = {**facts, "training": {**facts["training"], "interrupted": interrupted}}
-    assert ("was interrupted" in html_page("rent", changed, [])) is interrupted
+def test_an_interrupted_training_is_marked(trained: Trained, interrupted: bool) -> None:
+    spec = replace(trained.spec, training={**trained.spec.training, "interrupted": interrupted})
+    assert ("was interrupted" in html_page("rent", spec, {})) is interrupted

@@ -8,7 +8,6 @@ import pytest
 
 from murho.model.encoding.feature_distribution import QuantileScores, fit_feature_distribution
 from murho.model.report.charts import charts
-from murho.model.report.facts import facts_of_spec
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.model.maps import odd_map
@@ -71,18 +70,6 @@ def test_what_a_checkpoint_has_not_is_null(client: AppClient) -> None:
     assert client.post("/predict", {"inputs": [shown["typical"]]}).status_code == 200
 
 
-def fit(stage: str, **parts: Any) -> dict[str, Any]:
-    """Curves of a fit of two epochs, as the facts of a report have them."""
-    curves = {
-        "epoch": [1, 2],
-        "free_energy": [9.0, 8.0],
-        "nll": [1.0, 0.5],
-        "kl": [8.0, 7.5],
-        "validation": [None, 0.7],
-    }
-    return {"stage": stage, **curves, **parts}
-
-
 def overview_of_facts(facts: dict[str, Any]) -> dict[str, Any]:
     source = FakeSource(FakeModel())
     source.facts = facts
@@ -96,7 +83,7 @@ def test_without_a_ranking_features_are_in_schema_order(importance: Any) -> None
     assert overview_of_facts({"importance": importance})["importance"] == NAMES
 
 
-def charts_of_facts(facts: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
+def charts_of_facts(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     source = FakeSource(FakeModel())
     source.facts = facts
     with AppClient(create_app(Settings(), source=source)) as client:
@@ -106,15 +93,14 @@ def charts_of_facts(facts: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
 
 
 def test_the_charts_are_those_of_the_report() -> None:
-    facts = facts_of_spec(FakeModel().spec)
-    facts["training"] |= {"curves": [fit("full")], "temperature": 1.0}
+    facts = {"curves": [{"stage": "full", "epoch": [1, 2], "nll": [1.0, 0.5], "validation": [None, 0.7]}]}
     (chart,) = charts_of_facts(facts).values()
-    assert (chart["name"], chart["section"], chart["title"]) == ("curves", "training", "Training curves")
-    assert chart["specification"] == charts(facts)[0].specification
+    assert (chart["name"], chart["title"]) == ("curves", "Training curves")
+    assert chart["specification"] == charts(FakeModel().schema.target, facts)[0].specification
 
 
-@pytest.mark.parametrize("facts", [None, {}, {"held_out": 7}, {"training": None, "held_out": None, "doubt": None}])
-def test_facts_that_allow_no_chart_are_no_error(facts: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize("facts", [{}, {"held_out": 7}, {"curves": [{}]}, {"held_out": None, "importance": 3}])
+def test_facts_that_allow_no_chart_are_no_error(facts: dict[str, Any]) -> None:
     assert charts_of_facts(facts) == {}
 
 

@@ -157,14 +157,14 @@ def test_facts_of_a_report_are_read_where_a_version_keeps_them(tmp_path: Path) -
     home = tmp_path / "rents" / "1"
     shutil.copytree(RENTS, home)
     source = CheckpointSource(DirectoryStore(tmp_path), "cpu")
-    assert source.report_facts(FakeModel()) is None
+    assert source.report_facts(FakeModel()) == {}
     model = source.load(source.list()[0])
-    assert source.report_facts(model) is None
+    assert source.report_facts(model) == {}
     (home / "report").mkdir()
-    (home / "report" / "facts.json").write_text('{"format": 3, "rows_are": "held out"}')
-    assert source.report_facts(model) == {"format": 3, "rows_are": "held out"}
+    (home / "report" / "facts.json").write_text('{"format": 4, "rows_are": "held out"}')
+    assert source.report_facts(model) == {"format": 4, "rows_are": "held out"}
     (home / "report" / "facts.json").write_text('{"format": 1')
-    assert source.report_facts(model) is None
+    assert source.report_facts(model) == {}
 
 
 class Bench:
