@@ -286,9 +286,10 @@ class SearchPlan:
         """Time of a stage."""
         return TIME_OF_TRIAL_OF_FEW if stage == TRIAL and self.few else TIME_OF_STAGE[stage]
 
-    def extend(self, stage: str) -> None:
-        """Add a fit to what was planned, and as much to what may be spent as all fits so far could."""
-        self.add(stage)
+    def extend(self, stages: Sequence[str]) -> None:
+        """Add fits to what was planned, and as much for all of them as the fits before could spend."""
+        for stage in stages:
+            self.add(stage)
         self._all += self._budget
 
     def add(self, stage: str) -> None:

@@ -489,10 +489,10 @@ def fit_on(fits: CandidateFits, best: BestSoFar, reporter: Reporter, began: floa
         reporter: Gets a message if the last of `MOST_LONGER` fits still made it better.
         began: When the user began to wait, monotonic seconds.
     """
+    fits.plan.extend([LONGER] * MOST_LONGER)
     for _ in range(MOST_LONGER):
         if fits.interrupted or best.attempt.rows is None:
             return
-        fits.plan.extend(LONGER)
         attempt, outcome = fits.fit(best.attempt.candidate, LONGER, best.fit)
         if attempt.rows is None or not is_better(attempt.rows, best.attempt.rows, simpler=False):
             return
