@@ -40,7 +40,8 @@ FROM_SIMPLE: dict[str, tuple[Any, ...]] = {
 }
 """Field of a candidate → its values, the simplest first: with fewer outputs or inputs, or nearer to Bayes' rule."""
 MUCH_BETTER = 0.1
-"""Least fall of the loss from trial to full fit after which the next fit has a lower temperature, nats."""
+"""Least fall of the loss from trial to full fit after which the next fit has a lower temperature, and from trial to
+settled fit after which longer fits go on, nats."""
 
 
 @dataclass(frozen=True, slots=True)
