@@ -44,6 +44,7 @@ from murho.model.training.prepared_table import PreparedTable, prepare_table, ro
 from murho.model.training.rows import TrainingData, learnable_rows
 from murho.model.training.search import fit_options, search, trial
 from murho.model.training.tasks import likelihood_spec
+from murho.model.training.weight_spread import scale_weights, weight_factor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -242,6 +243,13 @@ def _finished(
         default_seed=options.seed,
     )
     learned = learned_tensors(chosen.network, chosen.likelihood)
+    groups = _at_most(most_rows, split.held_out(architecture.members))
+    units, grouped = (None, False) if split.units is None else (split.units.of_rows, split.units.grouped)
+    spread = 1.0
+    if classes is None and options.temperature is None and not (grouped or split.forward):
+        fitted = Posterior(spec, learned, engine="torch")
+        spread = weight_factor(fitted, encoded, targets, groups, data.weights)
+        learned = scale_weights(learned, spread)
     slopes: Mapping[int, float] = dict.fromkeys(encoder.zero_in_training, 0.0)
 
     def beyond_range(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -258,8 +266,6 @@ def _finished(
         )
         slopes = extrapolation.slopes
         spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
-    groups = _at_most(most_rows, split.held_out(architecture.members))
-    units, grouped = (None, False) if split.units is None else (split.units.of_rows, split.units.grouped)
     # Compiled code, which the fits have loaded: a report asks for more answers than the calibration.
     posterior = Posterior(spec, beyond_range(learned))
     calibrated = calibrate_held_out(
@@ -295,6 +301,7 @@ def _finished(
         "stopped": chosen.stopped,
         "interrupted": result.interrupted,
         "temperature": candidate.temperature,
+        "weight_spread": spread,
         "candidates": [attempt.to_json() | {"chosen": attempt is result.best} for attempt in result.attempts],
         "options": options.model_dump(mode="json"),
         "example": _example(data.schema, encoder.distribution),
