@@ -43,6 +43,14 @@ def test_a_script_prints_what_its_page_says_and_draws_its_figure(script: str, tm
     assert missing == []
 
 
+@pytest.mark.slow
+def test_scoringbenchs_protocol_runs_on_a_table() -> None:
+    printed = run("scoring_bench.py", EXAMPLES / "cars.csv", "Miles_per_Gallon", "--quick")
+    assert len(re.findall(r"^fold \d: CRPS", printed, re.M)) == 5
+    crps, rmse = map(float, re.findall(r"^CRPS ([\d.]+) ± .*RMSE ([\d.]+) ±", printed, re.M)[0])
+    assert crps < rmse < 4.0
+
+
 def test_the_textbooks_bands_open_where_there_are_no_points() -> None:
     """Blundell et al. 2015: nothing clips, limits or moves a draw of the network, however far out it is asked."""
     factors = {
