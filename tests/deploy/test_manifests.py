@@ -162,9 +162,15 @@ def test_services_policies_and_budgets_select_the_pods(name: str) -> None:
         selector = spec.get("podSelector") or spec.get("selector") or {}
         wanted = selector.get("matchLabels", selector)
         assert wanted.items() <= labels.items(), item["kind"]
-    targets = {port["targetPort"] for port in of_kind(objects, "Service")["spec"]["ports"]}
-    assert targets == {*ports(PODS[name])}
+    services = [item["spec"] for item in objects if item["kind"] == "Service"]
+    assert [port["targetPort"] for spec in services for port in spec["ports"]] == [*ports(PODS[name])]
     assert [port["port"] for port in reachable(objects)] in ([], [*ports(PODS[name])])
+
+
+def test_metrics_which_take_no_key_stay_within_the_cluster() -> None:
+    services = [item["spec"] for item in in_chart({"service": {"type": "LoadBalancer"}}) if item["kind"] == "Service"]
+    found = {port["name"]: spec.get("type", "ClusterIP") for spec in services for port in spec["ports"]}
+    assert found == {"http": "LoadBalancer", "metrics": "ClusterIP"}
 
 
 def reachable(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -210,19 +216,19 @@ def test_what_a_pod_may_be_given_comes_through() -> None:
 def test_the_chart_as_it_is_makes_what_the_manifests_say() -> None:
     """But for names and labels, which a release has of its own."""
 
-    def plain(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    def plain(objects: list[dict[str, Any]]) -> dict[tuple[str, str], Any]:
         texts = {}
         for item in objects:
-            spec = json.loads(json.dumps(item["spec"]).replace("scoring", "murho"))
-            texts[item["kind"]] = without_instance(spec)
+            same = json.loads(json.dumps(item).replace("scoring", "murho"))
+            texts[same["kind"], same["metadata"]["name"]] = without_instance(same["spec"])
         return texts
 
     chart, manifests = plain(in_chart({})), plain(in_folder("base"))
     for spec in (chart, manifests):
-        main = spec["Deployment"]["template"]["spec"]["containers"][0]
+        main = spec["Deployment", "murho"]["template"]["spec"]["containers"][0]
         main["env"] = sorted(main["env"], key=lambda item: item["name"])
         main.pop("imagePullPolicy", None)
-    chart["Service"].pop("type")
+    chart["Service", "murho"].pop("type")
     assert chart == manifests
 
 

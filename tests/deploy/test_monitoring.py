@@ -105,11 +105,12 @@ def test_monitors_ask_the_port_of_the_service_and_name_the_job_that_alerts_ask_f
         (of_kind(in_folder("monitoring"), "ServiceMonitor"), in_folder("base")),
         (of_kind(in_chart(EVERYTHING), "ServiceMonitor"), in_chart(EVERYTHING)),
     ):
-        service = of_kind(objects, "Service")
         (endpoint,) = monitor["spec"]["endpoints"]
-        assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
-        assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-        assert service["metadata"]["labels"][monitor["spec"]["jobLabel"]] == "murho"
+        selected, label = monitor["spec"]["selector"]["matchLabels"], monitor["spec"]["jobLabel"]
+        services = [item for item in objects if item["kind"] == "Service"]
+        assert all(selected.items() <= service["metadata"]["labels"].items() for service in services)
+        (service,) = (item for item in services if endpoint["port"] in {port["name"] for port in item["spec"]["ports"]})
+        assert service["metadata"]["labels"][label] == "murho"
     assert 'up{job="murho"} == 0' in EXPRESSIONS["MurhoDown"]
 
 
