@@ -180,13 +180,23 @@ def reachable(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_pods_reach_names_and_a_storage_where_the_chart_needs_them() -> None:
-    def allowed(name: str) -> list[int]:
-        rules = of_kind(SETS[name], "NetworkPolicy")["spec"]["egress"]
+    def allowed(changes: dict[str, Any]) -> list[int]:
+        rules = of_kind(in_chart(changes), "NetworkPolicy")["spec"]["egress"]
         return sorted({port["port"] for rule in rules for port in rule.get("ports", ())})
 
-    assert allowed("chart as it is") == []
-    assert allowed("chart with everything") == [53]
-    assert allowed("chart with a storage") == [53, 443]
+    database = {"egress": [{"ports": [{"port": 5432, "protocol": "TCP"}]}]}
+    of_storage = [80, 443, 988]  # with the addresses at which a cloud gives its credentials
+    assert allowed({}) == []
+    assert allowed({"networkPolicy": database}) == [53, 5432]
+    assert allowed(STORAGE) == [53, *of_storage]
+    assert allowed({**STORAGE, "networkPolicy": database}) == [53, *of_storage, 5432]
+
+
+def test_the_notes_say_where_checkpoints_come_from() -> None:
+    assert "the claim scoring-checkpoints has" in render_chart(CHART, {})["NOTES.txt"]
+    notes = render_chart(CHART, STORAGE)["NOTES.txt"]
+    assert "s3://bucket/prefix has" in notes
+    assert "claim" not in notes
 
 
 def test_pods_that_share_a_volume_of_one_node_stand_on_one() -> None:
