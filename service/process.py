@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import ssl
 import threading
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -26,7 +27,6 @@ from murho.service.parts import Lifecycle, Parts
 from murho.service.telemetry.log import LogLimit, Stderr
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Iterator
     from types import FrameType
 
@@ -139,6 +139,8 @@ class DrainingServer(uvicorn.Server):
         self._draining: asyncio.Task[None] | None = None
         self._opening: set[asyncio.Task[None]] = set()
         self._out_of_files = LogLimit(1, 60.0)
+        self._changed: list[int] = []  # when the certificate and its key were
+        self._encryption: dict[str, Any] = {}
         self.end: threading.Timer | None = None
 
     @contextmanager
@@ -190,6 +192,7 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts to serve, and shows the number of connections in the metrics."""
+        self._renew_encryption()
         await super().startup([])
         for listening in sockets or []:
             self._accept_from(listening)
@@ -213,7 +216,8 @@ class DrainingServer(uvicorn.Server):
 
     def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        (accepted, full), encryption = _accept_waiting(listening), self._encryption(listening)
+        accepted, full = _accept_waiting(listening)
+        encryption = {} if listening.getsockname()[1] == self._settings.metrics_port else self._encryption
         for one in accepted:
             opening = loop.create_task(self._open(one, encryption))
             self._opening.add(opening)
@@ -222,14 +226,25 @@ class DrainingServer(uvicorn.Server):
             loop.remove_reader(listening)
             loop.call_later(FULL_SECONDS, lambda: None if listening.fileno() < 0 else self._accept_from(listening))
 
-    async def _open(self, one: socket.socket, encryption: ssl.SSLContext | None) -> None:
+    async def _open(self, one: socket.socket, encryption: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
         with suppress(OSError):  # the client has gone, or encrypts in another way
-            await loop.connect_accepted_socket(lambda: self._make_connection(loop), one, ssl=encryption)
+            await loop.connect_accepted_socket(lambda: self._make_connection(loop), one, **encryption)
 
-    def _encryption(self, one: socket.socket) -> ssl.SSLContext | None:
-        """Returns how connections of a socket are encrypted; those of the port of metrics are not."""
-        return None if one.getsockname()[1] == self._settings.metrics_port else self.config.ssl
+    def _renew_encryption(self) -> None:
+        """Encrypts with the certificate as it is now; while that can't be used, with the one before."""
+        certificate, key = self._settings.ssl_certfile, self._settings.ssl_keyfile
+        changed = [file.stat().st_ctime_ns for file in (certificate, key) if file and file.exists()]
+        if certificate is None or changed == self._changed:
+            return
+        self._changed = changed
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            self._encryption = {"ssl": context, "ssl_handshake_timeout": self._settings.header_timeout}
+        except OSError as error:
+            message = "The renewed certificate and key can't be used, so the earlier ones still are."
+            structlog.get_logger("murho.server").error(message, error=str(error))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops listening. The system may have accepted connections that nobody has looked at: they get answers.
@@ -255,19 +270,21 @@ class DrainingServer(uvicorn.Server):
         return protocol
 
     async def on_tick(self, counter: int) -> bool:
-        """Looks, once a second, whether connections can still be accepted; a worker says how it is."""
-        parts: Parts = self.lifespan.state["parts"]
-        if self._worker is not None and counter % 10 == 0:
-            self._worker.beat(parts.scheduler.seconds_silent)
-            parts.telemetry.refresh()
-        if counter % 10 == 0 and is_out_of_files():
-            parts.telemetry.protocol_errors.labels("out-of-files").inc()
-            if self._out_of_files.held_back() is not None:
-                structlog.get_logger("murho.server").error(
-                    "This process can't open another file, so new connections wait. Raise the limit of open files "
-                    "(ulimit -n, LimitNOFILE), or lower MURHO_MAX_CONNECTIONS.",
-                    connections=len(self.server_state.connections),
-                )
+        """Looks, once a second, for a new certificate and for open files; a worker says how it is."""
+        if counter % 10 == 0:
+            self._renew_encryption()
+            parts: Parts = self.lifespan.state["parts"]
+            if self._worker is not None:
+                self._worker.beat(parts.scheduler.seconds_silent)
+                parts.telemetry.refresh()
+            if is_out_of_files():
+                parts.telemetry.protocol_errors.labels("out-of-files").inc()
+                if self._out_of_files.held_back() is not None:
+                    structlog.get_logger("murho.server").error(
+                        "This process can't open another file, so new connections wait. Raise the limit of open files "
+                        "(ulimit -n, LimitNOFILE), or lower MURHO_MAX_CONNECTIONS.",
+                        connections=len(self.server_state.connections),
+                    )
         return await super().on_tick(counter)
 
     async def _drain(self, delay: float) -> None:
@@ -332,8 +349,6 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        ssl_certfile=settings.ssl_certfile,
-        ssl_keyfile=settings.ssl_keyfile,
         proxy_headers=False,  # the application knows which proxies are trusted
         lifespan="on",
         timeout_graceful_shutdown=1,  # after draining, only answers that are being sent are left

@@ -142,7 +142,8 @@ class Settings(BaseModel):
     root_path: str = ""
     """Path below which a proxy shows the service, such as /murho, whether it takes that off or not."""
     ssl_certfile: FilePath | None = None
-    """Certificate chain, PEM: the service then speaks HTTPS, and only that."""
+    """Certificate chain, PEM: the service then speaks HTTPS, and only that. A renewed one is taken up within a
+    second."""
     ssl_keyfile: FilePath | None = Field(default=None, validate_default=True)
     """Its private key, if it is not in the same file."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)

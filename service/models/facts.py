@@ -40,7 +40,7 @@ def target_of(model: ModelLike) -> JSON:
         return {"name": target.name, "classes": list(target.classes)}
     limits = model.spec.target.limits
     ends = {"minimum": None, "maximum": None} if limits is None else limits.to_json()
-    return {"name": target.name, "unit": target.unit, "minimum": ends["minimum"], "maximum": ends["maximum"]}
+    return {"name": target.name, "unit": target.unit, **ends}
 
 
 def description(model: ModelLike) -> JSON:

@@ -28,17 +28,9 @@ TYPES = {
 }
 SWAGGER = ("swagger-ui-bundle.js", "swagger-ui.css")
 FOLDERS = ("page", "page/numbers", "page/classes", "vega")
-CONTENT_SECURITY_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data: blob:",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """What the page may load: nothing but what this service sends, and no code from text."""
 

@@ -106,8 +106,7 @@ class InFlight:
         if self._admitted is not None:
             self.parts.scheduler.admission.end(self._admitted)
         for share in (self._share, self._answer):
-            if share.size:
-                share.resize(0)
+            share.resize(0)
         if self._leaving is not None:
             self._leaving.cancel()
         if isinstance(error, MurhoError):
@@ -229,9 +228,7 @@ class InFlight:
     def take_rows(self, inputs: Inputs) -> None:
         """Takes memory for rows, in place of the body that they were in."""
         size = 8 * inputs.count * len(inputs.columns)
-        size = size if size > SMALL_BYTES else 0
-        if size or self._share.size:
-            self._share.resize(size)
+        self._share.resize(size if size > SMALL_BYTES else 0)
 
     async def take_room(self, size: int, room: Room | None = None) -> None:
         """Takes bytes until the request is over, once it is admitted, or as many as it lacks to have so many.
@@ -301,8 +298,7 @@ class InFlight:
             return ToRecord(self.model, prediction, stored, cells, decisions, state, shared)
 
         if inputs.count > MOST_RECORDED_AT_ONCE:
-            found = await self.in_thread(lambda: recorder.record([answer()]))
-            ids = None if found is None else found[0]
+            (ids,) = await self.in_thread(lambda: recorder.record([answer()])) or (None,)
         else:
             ids = await recorder.with_others(answer())
         if ids is None:

@@ -179,9 +179,7 @@ def test_a_second_signal_ends_the_service_at_once(tiny_cars: Path, tmp_path: Pat
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_https_and_a_port_of_its_own_for_machines(tiny_cars: Path, tmp_path: Path, workers: str) -> None:
     certificate, key, port = tmp_path / "cert.pem", tmp_path / "key.pem", free_port()
-    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2")
-    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names, "-keyout", key, "-out", certificate)
-    subprocess.run(made, check=True, capture_output=True)
+    certify(certificate, key)
     settings: dict[str, Any] = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key), "metrics_port": str(port)}
     keys = Caller("app", digest=digest_of(b"k" * 40)).line()
     with serve(tiny_cars, tmp_path / "log", **settings, workers=workers, api_keys=keys) as service:
@@ -202,4 +200,30 @@ def test_https_and_a_port_of_its_own_for_machines(tiny_cars: Path, tmp_path: Pat
             assert subprocess.run(check, env=variables, check=False).returncode == 0
         with pytest.raises(httpx.HTTPError):
             httpx.get(service.address.replace("https", "http"))
+        address = ("127.0.0.1", service.port)
+        before = ssl.get_server_certificate(address)
+        certificate.write_text("half written")
+        service.wait_for_line("(can't be used)")
+        assert ssl.get_server_certificate(address) == before
+        certify(certificate, key)
+        wait_until(lambda: all(ssl.get_server_certificate(address) in certificate.read_text() for _ in range(8)))
         assert service.stop() == 0
+
+
+def test_a_client_that_encrypts_nothing_is_cut_off(tiny_cars: Path, tmp_path: Path) -> None:
+    certificate = tmp_path / "both.pem"
+    certify(certificate, certificate)
+    with serve(tiny_cars, tmp_path / "log", ssl_certfile=str(certificate), header_timeout="0.5") as service:
+        for begun in (b"", b"\x16\x03\x01\x02\x00\x01\x00"):
+            with socket.create_connection(("127.0.0.1", service.port), timeout=10) as client:
+                client.sendall(begun)
+                assert client.recv(1) == b""
+
+
+def certify(certificate: Path, key: Path) -> None:
+    """Writes a certificate for this machine that signs itself, and its key."""
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2")
+    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names, "-keyout", "-", "-out", "-")
+    text = subprocess.run(made, check=True, capture_output=True, text=True).stdout
+    for file in {certificate, key}:
+        file.write_text(text)
