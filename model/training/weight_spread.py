@@ -39,7 +39,7 @@ DRAWS = 32
 """Draws of each member."""
 MOST_ROWS = 2_000
 ROWS_PER_PASS = 256
-OWN_ERROR, FOUND_ERROR = 0.5, 0.25
+OWN_ERROR, FOUND_ERROR = 0.5, 0.5
 """Standard errors of the logarithm of the function's odds: as the model has it, and by the approximation above."""
 LEAST, MOST = 0.5, 2.0
 """Limits of the factor."""
