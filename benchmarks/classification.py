@@ -28,8 +28,12 @@ ROWS_FOR_ECE = 2_000
 
 
 def task(data: Path, name: str, split: Split, options: Mapping[str, Any]) -> Task:
+    """A split of a set, for `benchmarks.runner.fit_job`."""
+    return class_task(read_set(CLASSES[name], data), CLASSES[name].target, split, options)
+
+
+def class_task(table: pa.Table, target: str, split: Split, options: Mapping[str, Any]) -> Task:
     """A split, without test rows of a class that no training row has."""
-    table, target = read_set(CLASSES[name], data), CLASSES[name].target
     split = known_rows(table, target, split)
     training = table.take(split.training)
     test = filled_in(table.take(split.test), training)

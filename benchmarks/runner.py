@@ -23,6 +23,7 @@ import orjson
 
 from benchmarks.results import ROOT, Kept, Report, mean_and_error, positive, shown, table
 from benchmarks.scores import COVERAGES, LEVELS, class_report, quantile_scores
+from murho.model.evaluation.classes import row_log_loss
 from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import at_most_threads
@@ -111,8 +112,8 @@ def measure(make: Callable[..., Task], *arguments: Any) -> Report:
     Returns:
         ``rows`` and ``training_rows``; ``seconds`` of the training; ``printed``, the held-out scores that `murho train`
         prints; ``raw`` and ``calibrated``, the scores of `benchmarks.scores` of both answers; of numbers also ``rmse``
-        and, of the raw mixture, ``nll`` and ``crps`` in closed form, and ``served_crps``; and what the task measures
-        besides.
+        and, of the raw mixture, ``nll`` and ``crps`` in closed form, and ``served_crps``; of classes ``losses``, the
+        calibrated log losses of the rows; and what the task measures besides.
     """
     task = make(*arguments)
     with at_most_threads(1):
@@ -145,13 +146,12 @@ def _of_numbers(posterior: Posterior, test: pa.Table, target: str) -> Report:
 def _of_classes(posterior: Posterior, test: pa.Table, target: str) -> Report:
     labels = np.searchsorted(posterior.schema.target.classes or (), [str(cell) for cell in test[target].to_pylist()])
     columns = columns_from_table(test, posterior.schema)
-    return {
-        name: class_report(
-            posterior.predict(columns, PredictOptions(percentiles=(), calibrated=name == "calibrated")).probabilities,
-            labels,
-        )
-        for name in ("raw", "calibrated")
-    }
+    raw, calibrated = (
+        posterior.predict(columns, PredictOptions(percentiles=(), calibrated=served)).probabilities
+        for served in (False, True)
+    )
+    reports = {"raw": class_report(raw, labels), "calibrated": class_report(calibrated, labels)}
+    return {**reports, "losses": row_log_loss(calibrated, labels)}
 
 
 def add_fits(parser: argparse.ArgumentParser) -> None:

@@ -4,24 +4,37 @@ The folder ``wide`` has tables that a program drew from a public collection, ``t
 the target of each, and ``peers.jsonl`` with the scores of other systems on the same split: the first 80 % of a
 permutation with seed 0 are for training. The CRPS is twice the pinball loss, averaged over the levels 5, 10, … 95 %,
 for all systems. A ratio of 1.1 means that the CRPS is 10 % larger than that of the peer that is best on this table.
+
+Classes, with those of `benchmarks.classification`, have the log loss. Each peer is fitted five times to all training
+rows: each time another fifth of them chooses its rounds or penalty, and is predicted by a model that has not learned
+from it. Its probabilities are the mean of the five, calibrated by the temperature with the lowest log loss of the
+predicted fifths. A difference of log losses is significant if it is more than twice its standard error over the test
+rows, of the pairs of both systems' losses.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
+from scipy.optimize import minimize_scalar
 
-from benchmarks.datasets import add_data
-from benchmarks.results import Kept, Report, command, table
+from benchmarks.classification import class_task
+from benchmarks.comparison import known_rows
+from benchmarks.comparison import task_of as peer_task
+from benchmarks.datasets import CLASSES, DataSet, add_data, read_set, splits
+from benchmarks.peers import RESULTS, peers_of
+from benchmarks.processes import SystemProcess, add_cache
+from benchmarks.results import Kept, Report, command, mean_and_error, table
 from benchmarks.runner import Job, Task, add_fits, measure, reports_of, sources
 from benchmarks.scores import LEVELS, pinball_crps
 from murho.model.errors import MurhoError
+from murho.model.evaluation.classes import LEAST_PROBABILITY, row_log_loss
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 
 if TYPE_CHECKING:
@@ -29,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from benchmarks.peers.tables import Answer
+    from murho.model.arrays import Doubles, Ints
     from murho.model.training.train import Trained
 
 SIZES = {"below 300 rows": (0, 300), "300 to 999": (300, 1_000), "1,000 to 3,000": (1_000, 3_001)}
@@ -39,26 +54,33 @@ LEAST_COVERAGE = 0.85
 PEER_LEVELS = tuple(float(level) for level in range(5, 100, 5))
 """Levels of the CRPS of ``peers.jsonl``, per cent."""
 FIFTHS = 5
+CLASSES_BEHIND, SIGNIFICANT = 1.05, 2.0
+"""Ratio of log losses from which a table counts as behind, and standard errors from which that is significant."""
+FOLDS = 5
+CROSS_FIT_UP_TO = 5_000
+"""Most training rows of which all fifths are predicted; with more, one fifth is plenty for a temperature."""
+CLASS_PEERS = [peer for peer in peers_of("classes").values() if peer.script]
+KINDS = ("numbers", "classes")
 
 
-def targets_of(data: Path) -> dict[str, str]:
-    """Name of each table → its target, numbers first."""
-    read = [orjson.loads((data / "wide" / f"{kind}.json").read_bytes()) for kind in ("targets", "classes")]
-    return {name: about["target"] for tables in read for name, about in tables.items()}
+def sets_of(data: Path, kind: str) -> dict[str, DataSet]:
+    """The tables by name whose targets are ``numbers`` or ``classes``, these with `benchmarks.datasets.CLASSES`."""
+    read = orjson.loads((data / "wide" / f"{'targets' if kind == 'numbers' else kind}.json").read_bytes())
+    source = "the collection vincentarelbundock/Rdatasets"
+    sets = {name: DataSet(name, f"wide/{name}.csv", of["n"], of["target"], source) for name, of in read.items()}
+    return sets | (CLASSES if kind == "classes" else {})
 
 
-def task_of(data: Path, name: str, target: str, options: Mapping[str, Any]) -> Task:
+def task_of(data: Path, dataset: DataSet, kind: str, number: int, options: Mapping[str, Any]) -> Task:
     """A table's task: the split of all systems."""
-    read = read_table(data / "wide" / f"{name}.csv")
-    order = np.random.default_rng(0).permutation(read.num_rows)
-    training = int(0.8 * read.num_rows)
-    test = read.take(order[training:])
+    table, split = read_set(dataset, data), splits(dataset, number + 1)[number]
+    if kind == "classes":
+        return class_task(table, dataset.target, split, options)
+    test = table.take(split.test)
 
     def also(trained: Trained) -> Report:
         posterior = trained.posterior
-        if posterior.schema.target.classes:
-            return {}
-        truth, columns = target_from_table(test, target), columns_from_table(test, posterior.schema)
+        truth, columns = target_from_table(test, dataset.target), columns_from_table(test, posterior.schema)
         answer = posterior.predict(columns, PredictOptions(percentiles=LEVELS))
         quantiles = np.asarray(answer.percentiles)
         inside = (quantiles[:, LEVELS.index(5.0)] <= truth) & (truth <= quantiles[:, LEVELS.index(95.0)])
@@ -70,16 +92,76 @@ def task_of(data: Path, name: str, target: str, options: Mapping[str, Any]) -> T
             "chosen": str(trained.evidence.chosen.candidate),
         }
 
-    return Task(read.take(order[:training]), test, target, options, also)
+    return Task(table.take(split.training), test, dataset.target, options, also)
 
 
-def measure_table(data: Path, name: str, target: str, options: Mapping[str, Any]) -> Report:
+def measure_table(data: Path, dataset: DataSet, kind: str, number: int, options: Mapping[str, Any]) -> Report:
     """Trains and scores a table; ``refused`` is the message of a table that `murho train` refuses."""
     began = time.monotonic()
     try:
-        return measure(task_of, data, name, target, options)
+        return measure(task_of, data, dataset, kind, number, options)
     except MurhoError as error:
         return {"refused": str(error), "seconds": time.monotonic() - began}
+
+
+def measure_peers(data: Path, dataset: DataSet, number: int, cache: Path) -> Report:
+    """Fits the peers of a table of classes.
+
+    Returns:
+        ``rows`` and ``seconds``; ``peers``, the log losses ``raw`` and ``calibrated`` and the ``temperature`` of each;
+        ``best``, the peer with the lowest calibrated one; ``losses``, its losses of the test rows.
+    """
+    table = read_set(dataset, data)
+    split = known_rows(table, dataset.target, splits(dataset, number + 1)[number])
+    task, truth = peer_task(table, dataset.target, split, number, classes=True)
+    folds, peers, losses, seconds = fold_numbers(task.target, number), {}, {}, 0.0
+    for peer in CLASS_PEERS:
+        with SystemProcess(peer, None, cache=cache) as process:
+            replies = [process.ask(replace(task, inner=folds == fold)) for fold in range(folds.max() + 1)]
+        seconds += sum(reply["seconds"] for reply in replies)
+        answers: list[Answer] = [reply["answer"] for reply in replies]
+        unseen = np.vstack([answer.inner for answer in answers])
+        labels = np.concatenate([task.target[folds == fold] for fold in range(folds.max() + 1)])
+        temperature = best_temperature(unseen, labels)
+        raw = np.mean([answer.raw for answer in answers], axis=0)
+        losses[peer.name] = row_log_loss(tempered(raw, temperature), truth)
+        peers[peer.name] = {
+            "raw": float(row_log_loss(raw, truth).mean()),
+            "calibrated": float(losses[peer.name].mean()),
+            "temperature": temperature,
+        }
+    best = min(peers, key=lambda name: peers[name]["calibrated"])
+    rounded = [float(f"{loss:.4g}") for loss in losses[best]]
+    return {"rows": len(truth), "seconds": round(seconds, 1), "peers": peers, "best": best, "losses": rounded}
+
+
+def fold_numbers(labels: Ints, seed: int) -> Ints:
+    """Fold of each training row, ``[N]``, by class: one fifth each; only the first one of many rows, the others -1.
+
+    Rows of a class that has no other row are in no fold, because a peer learns from rows of every class.
+    """
+    order = np.random.default_rng([seed, len(labels)]).permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    folds = np.empty(len(labels), dtype=np.int64)
+    folds[order] = np.arange(len(labels)) % FOLDS
+    folds[np.bincount(labels)[labels] == 1] = -1
+    return folds if len(labels) <= CROSS_FIT_UP_TO else np.where(folds == 0, 0, -1)
+
+
+def tempered(probabilities: Doubles, temperature: float) -> Doubles:
+    """Probabilities ``[N, C]`` with their logarithms divided by a temperature."""
+    scores = np.log(np.maximum(probabilities, LEAST_PROBABILITY)) / temperature
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def best_temperature(probabilities: Doubles, labels: Ints) -> float:
+    """The temperature, 1/10 to 10, with the lowest log loss of rows ``[N, C]`` of classes ``[N]``."""
+
+    def loss(logarithm: float) -> float:
+        return float(row_log_loss(tempered(probabilities, np.exp(logarithm)), labels).mean())
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-np.log(10.0), np.log(10.0)), method="bounded").x))
 
 
 def best_peers(data: Path) -> dict[str, tuple[str, float]]:
@@ -92,9 +174,8 @@ def best_peers(data: Path) -> dict[str, tuple[str, float]]:
     return best
 
 
-def render(reports: Mapping[str, Report], best: Mapping[str, tuple[str, float]]) -> str:
-    """A line for each table of numbers, the worst first, then the log losses of classes, then what was refused."""
-    numbers = {name: found for name, found in reports.items() if "fifths" in found}
+def render_numbers(numbers: Mapping[str, Report], best: Mapping[str, tuple[str, float]]) -> str:
+    """A line for each table of numbers, the worst first, and their summary."""
     ratios = {name: found["crps"] / best[name][1] for name, found in numbers.items()}
     rows = [
         [
@@ -111,26 +192,47 @@ def render(reports: Mapping[str, Report], best: Mapping[str, tuple[str, float]])
         for name in sorted(ratios, key=ratios.__getitem__, reverse=True)
     ]
     header = ["table", "rows", "CRPS", "best", "peer", "ratio", "50 %", "90 %", "lowest fifth", "seconds"]
-    said = [table(header, rows), "", *_summary(numbers, ratios)]
-    classes = {name: found for name, found in reports.items() if "fifths" not in found and "refused" not in found}
-    if classes:
-        cells = [[name, *_class_cells(found)] for name, found in classes.items()]
-        said += ["", table(["table", "rows", "log loss", "raw", "accuracy", "seconds"], cells)]
+    return "\n".join([table(header, rows), "", *_summary(numbers, ratios)])
+
+
+def render_classes(reports: Mapping[str, Report], peers: Mapping[str, Report]) -> str:
+    """A line for each table of classes, the worst first, and their summary.
+
+    Args:
+        reports: Table → report of Murho.
+        peers: Table → report of `measure_peers`.
+    """
+    rows, ratios, behind = {}, {}, {}
+    for name, found in reports.items():
+        ours, theirs = np.array(found["losses"]), np.array(peers[name]["losses"])
+        ratios[name], error = ours.mean() / theirs.mean(), mean_and_error(ours - theirs)[1]
+        behind[name] = (ours - theirs).mean() > SIGNIFICANT * error
+        rows[name] = [
+            name,
+            str(found["rows"] + found["training_rows"]),
+            f"{ours.mean():.4g}",
+            f"{found['raw']['log_loss']:.4g}",
+            f"{theirs.mean():.4g}",
+            peers[name]["best"],
+            f"{ratios[name]:.3f} ± {error / theirs.mean():.3f}",
+            f"{found['calibrated']['accuracy']:.3f}",
+            f"{found['seconds']:.0f}",
+        ]
+    header = ["table", "rows", "log loss", "raw", "best", "peer", "ratio", "accuracy", "seconds"]
+    far = [name for name in ratios if ratios[name] > CLASSES_BEHIND]
+    values = np.array(list(ratios.values()))
     return "\n".join(
-        said + [f"refused: {name}: {found['refused']}" for name, found in reports.items() if "refused" in found]
+        [
+            table(header, [rows[name] for name in sorted(ratios, key=ratios.__getitem__, reverse=True)]),
+            "",
+            f"{len(ratios)} tables of classes: log loss {np.exp(np.log(values).mean()):.3f} times the best peer's "
+            f"(geometric mean; median {np.median(values):.3f}), best on {(values <= 1.0).sum()}, behind by more than "
+            f"5 % on {len(far)}, significantly on {sum(behind[name] for name in far)}",
+        ]
     )
 
 
-def _class_cells(found: Report) -> list[str]:
-    calibrated = found["calibrated"]
-    rows = found["rows"] + found["training_rows"]
-    scores = (calibrated["log_loss"], found["raw"]["log_loss"], calibrated["accuracy"])
-    return [str(rows), *(f"{score:.4f}" for score in scores), f"{found['seconds']:.0f}"]
-
-
 def _summary(numbers: Mapping[str, Report], ratios: Mapping[str, float]) -> Sequence[str]:
-    if not ratios:
-        return []
     lines = []
     for title, (fewest, most) in SIZES.items():
         size = {name: found["rows"] + found["training_rows"] for name, found in numbers.items()}
@@ -157,22 +259,55 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
     add_fits(parser)
     parser.add_argument("--only", default="", metavar="TEXT", help="tables whose name has it")
-    parser.add_argument("--kind", choices=("numbers", "classes"), help="of target (default both)")
+    parser.add_argument("--kind", choices=KINDS, help="of target (default both)")
+    parser.add_argument("--split", type=int, default=0, metavar="N", help="of classes: seed of the split (default 0)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the fits (default 0)")
+    add_cache(parser)
 
 
 def run(options: argparse.Namespace) -> Report:
     """Fits and prints."""
-    best, own = best_peers(options.data), {"budget": options.budget, "seed": options.seed}
-    jobs = [
-        Job(name, name, measure_table, (options.data, name, target, own), [sources(), own])
-        for name, target in targets_of(options.data).items()
-        if options.only in name and (options.kind is None or (name in best) == (options.kind == "numbers"))
-    ]
+    return {"runs": {kind: _run(options, kind) for kind in ([options.kind] if options.kind else KINDS)}}
+
+
+def _run(options: argparse.Namespace, kind: str) -> dict[str, Report]:
+    number, own = options.split if kind == "classes" else 0, {"budget": options.budget, "seed": options.seed}
+    sets = {name: dataset for name, dataset in sets_of(options.data, kind).items() if options.only in name}
+    jobs = {
+        name: Job(
+            f"{name}-{number:02d}", name, measure_table, (options.data, dataset, kind, number, own), [sources(), own]
+        )
+        for name, dataset in sets.items()
+    }
     kept = Kept(options.output / "wide.jsonl")
-    reports = reports_of(jobs, kept, workers=options.jobs, fresh=options.fresh)
-    print(render(reports, best))
-    return {"runs": reports}
+    found = reports_of(list(jobs.values()), kept, workers=options.jobs, fresh=options.fresh)
+    reports = {name: found[job.name] for name, job in jobs.items()}
+    fitted = {name: report for name, report in reports.items() if "refused" not in report}
+    if fitted and kind == "numbers":
+        print(render_numbers(fitted, best_peers(options.data)))
+    elif fitted:
+        print(render_classes(fitted, _class_peers(options, sets)))
+    for name, report in reports.items():
+        if "refused" in report:
+            print(f"refused: {name}: {report['refused']}")
+    return reports
+
+
+def _class_peers(options: argparse.Namespace, sets: Mapping[str, DataSet]) -> dict[str, Report]:
+    """Table → report of `measure_peers`, kept in `RESULTS`."""
+    of = [peer.packages for peer in CLASS_PEERS]
+    jobs = [
+        Job(
+            f"wide-{name}-{options.split:02d}",
+            name,
+            measure_peers,
+            (options.data, dataset, options.split, options.cache),
+            of,
+        )
+        for name, dataset in sets.items()
+    ]
+    found = reports_of(jobs, Kept(RESULTS), workers=1)
+    return {job.line: found[job.name] for job in jobs}
 
 
 main = command(__doc__, add, run)

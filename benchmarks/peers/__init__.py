@@ -87,7 +87,7 @@ PEERS = (
     Peer("table", "realmlp", "RealMLP, quantiles", packages=PYTABKIT),
     Peer("table", "tabm", "TabM, quantiles", packages=PYTABKIT),
     Peer("classes", "catboost-classes", "CatBoost", *CATBOOST),
-    Peer("classes", "lightgbm-classes", "LightGBM", packages=LIGHTGBM[1]),
+    Peer("classes", "lightgbm-classes", "LightGBM", *LIGHTGBM),
     Peer("classes", "realmlp-classes", "RealMLP", packages=PYTABKIT),
     Peer("classes", "logistic-regression", "logistic regression", *SCIKIT_LEARN),
     Peer("bandit", "squarecb", "Vowpal Wabbit --squarecb", "vowpal_wabbit", (NUMPY, "vowpalwabbit==9.11.9")),

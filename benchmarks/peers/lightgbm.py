@@ -4,10 +4,14 @@ Each model has up to 2000 trees of 31 leaves with learning rate 0.05, stopped af
 rows; above 10,000 rows it has up to 1000 trees with learning rate 0.1, stopped after 30. Up to 10,000 rows it is
 refitted to all rows. The mean is the mean of the quantiles. Levels between the 23 are interpolated linearly on the
 scale of Normal scores.
+
+Classes are one model of the same trees with the log loss, always refitted.
 """
 # mypy: disable-error-code="import-not-found,import-untyped"
 
 from __future__ import annotations
+
+from typing import Any
 
 import lightgbm
 import numpy as np
@@ -21,7 +25,8 @@ ROWS_FOR_FULL_LEAVES = 1_000
 
 def answer(task: TableTask) -> Answer:
     """Fits the models and predicts."""
-    inner, fits = task.training.take(task.inner), [_fits(task, float(level)) for level in FITTED_LEVELS]
+    inner, small = task.training.take(task.inner), len(task.training) <= REFIT_UP_TO
+    fits = [_fits(task, {"objective": "quantile", "alpha": float(level)}, refitted=small) for level in FITTED_LEVELS]
     base, refit = ([fit[place] for fit in fits] for place in (0, 1))
     return Answer(
         raw=_quantiles(refit, task.test, task.levels),
@@ -30,8 +35,25 @@ def answer(task: TableTask) -> Answer:
     )
 
 
-def _fits(task: TableTask, level: float) -> tuple[lightgbm.Booster, lightgbm.Booster]:
-    """The model that the inner rows stop, and for few rows the one refitted to all; else the first again."""
+def classify(task: TableTask) -> Answer:
+    """Fits a classifier and predicts."""
+    count = int(task.target.max()) + 1
+    objective = {"objective": "binary"} if count == 2 else {"objective": "multiclass", "num_class": count}
+    base, refit = _fits(task, objective, refitted=True)
+
+    def probabilities(model: lightgbm.Booster, rows: Features) -> np.ndarray:
+        found = model.predict(rows.joined())
+        return np.stack([1.0 - found, found], axis=1) if count == 2 else found
+
+    return Answer(
+        raw=probabilities(refit, task.test),
+        base=probabilities(base, task.test),
+        inner=probabilities(base, task.training.take(task.inner)),
+    )
+
+
+def _fits(task: TableTask, objective: dict[str, Any], *, refitted: bool) -> tuple[lightgbm.Booster, lightgbm.Booster]:
+    """The model that the inner rows stop, and the one refitted to all rows; without a refit the first again."""
     small = len(task.training) <= REFIT_UP_TO
     places = list(range(task.training.numbers.shape[1], task.training.joined().shape[1]))
 
@@ -47,8 +69,6 @@ def _fits(task: TableTask, level: float) -> tuple[lightgbm.Booster, lightgbm.Boo
 
     others = data(task.training.take(~task.inner), task.target[~task.inner], None)
     options = {
-        "objective": "quantile",
-        "alpha": level,
         "learning_rate": 0.05 if small else 0.1,
         "num_leaves": 31,
         "min_data_in_leaf": 20 if len(task.training) >= ROWS_FOR_FULL_LEAVES else 5,
@@ -56,6 +76,7 @@ def _fits(task: TableTask, level: float) -> tuple[lightgbm.Booster, lightgbm.Boo
         "verbosity": -1,
         "seed": task.seed,
         "deterministic": True,
+        **objective,
     }
     base = lightgbm.train(
         options,
@@ -64,7 +85,7 @@ def _fits(task: TableTask, level: float) -> tuple[lightgbm.Booster, lightgbm.Boo
         valid_sets=[data(task.training.take(task.inner), task.target[task.inner], others)],
         callbacks=[lightgbm.early_stopping(50 if small else 30, verbose=False)],
     )
-    if not small:
+    if not refitted:
         return base, base
     everything = data(task.training, task.target, None)
     return base, lightgbm.train(options, everything, num_boost_round=max(1, base.best_iteration))
@@ -76,4 +97,4 @@ def _quantiles(models: list[lightgbm.Booster], rows: Features, levels: np.ndarra
 
 
 if __name__ == "__main__":
-    drive(table=table_session(answer))
+    drive(table=table_session(answer), classes=table_session(classify))
