@@ -89,7 +89,8 @@ class TotalsOptions:
         fitting = ("count",) if classes else STATISTICS[:3]
         if self.statistic not in fitting:
             raise OptionError(
-                f"--statistic: {self.statistic!r} is not known for {schema.target.name!r}; use {' or '.join(fitting)}"
+                f"--statistic: {self.statistic!r:.80} is not known for {schema.target.name!r}; "
+                f"use {' or '.join(fitting)}"
             )
         if (self.statistic == "count_above") != (self.threshold is not None):
             raise OptionError("--threshold: a number is needed for count_above, and for nothing else")
@@ -170,7 +171,7 @@ def labels_of(schema: Schema, columns: Columns, names: Sequence[str]) -> list[La
     cells = []
     for name in names:
         if name not in kinds:
-            raise OptionError(f"--by: {name!r} is no feature; there are {', '.join(map(repr, kinds))}")
+            raise OptionError(f"--by: {name!r:.80} is no feature; there are {', '.join(map(repr, kinds))}")
         known: list[Any] = columns[name].tolist()
         if kinds[name] is FeatureKind.DATE:
             known = [None if cell != cell else format_date(cell) for cell in known]
@@ -419,7 +420,7 @@ class Totals:
             raise OptionError("there are no rows to add up")
         weightless = [label for label, group in self.groups.items() if not group.weight]
         if options.statistic == "mean" and weightless:
-            whose = f"all of group {list(weightless[0])}" if weightless[0] else "all"
+            whose = f"all of group {list(weightless[0])!s:.80}" if weightless[0] else "all"
             raise OptionError(f"--weights: {whose} are 0, so there is no mean")
         rows = np.array([group.rows for group in groups])
         scale = np.array([1.0 / max(group.weight, LEAST) if options.statistic == "mean" else 1.0 for group in groups])

@@ -175,7 +175,7 @@ def _outside_message(feature: Feature, value: Any) -> str:
     """Say what is unusual about a value outside the training range or categories, for people."""
     if feature.kind is FeatureKind.CATEGORICAL:
         known = _listing(feature.categories)
-        return f"category {value!r} was not seen in training, or too rarely to be told apart ({known})"
+        return f"category {value!r:.80} was not seen in training, or too rarely to be told apart ({known})"
     if feature.minimum is None or feature.maximum is None:
         return f"{with_unit(feature, value)} can't be compared: no training row has a value"
     side = "below" if value < feature.minimum else "above"

@@ -408,8 +408,8 @@ def _misfit(model: str, row: Row[Any] | None, value: Value, facts: dict[str, Ver
     if len(row.answer) != 4 * (len(LEVELS) if classes is None else 2 * len(classes)):
         return f"It was predicted by another model that was version {row.version} then."
     if classes is None:
-        return f"Version {row.version} predicted a number, not {value!r}." if isinstance(value, str) else None
-    return None if value in classes else f"Version {row.version} predicted one of its classes, and {value!r} is none."
+        return f"Version {row.version} predicted a number, not {value!r:.80}." if isinstance(value, str) else None
+    return None if value in classes else f"Version {row.version} predicted one of its classes; {value!r:.80} is none."
 
 
 def _share(key: str) -> float:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from httptools import HttpParserError
@@ -8,6 +10,7 @@ from murho.model.errors import Problem
 from murho.service import errors
 from murho.service.errors import BadInputError, problem_details
 from murho.service.http.limits import refusal_of
+from tests.service.support import ROW, FakeModel, make_client
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,32 @@ def test_out_of_memory_while_a_request_is_parsed_is_no_malformed_request() -> No
     error = HttpParserError()
     error.__context__ = MemoryError()
     assert problem_details(refusal_of(error), "id").status == 503
+
+
+LONG = "x" * 30_000
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("predict", {"inputs": [{**ROW, "Origin/plant": LONG}]}),
+        ("predict", {"inputs": [{**ROW, "Weight": LONG}]}),
+        ("predict", {"inputs": [{**ROW, LONG: 1}]}),
+        ("predict", {"inputs": [ROW], LONG: 1}),
+        ("predict", {"inputs": [ROW], "ids": [LONG]}),
+        ("aggregate", {"inputs": [ROW], "by": [LONG]}),
+        ("aggregate", {"inputs": [ROW], "statistic": LONG}),
+        ("aggregate", {"inputs": [ROW], "statistic": "mean", "groups": [LONG], "weights": [0]}),
+        ("decide", {"contexts": [{}], "actions": [{"id": "a", "inputs": ROW}], "policy": LONG}),
+        ("decide", {"contexts": [{}], "actions": [{"id": "a", "inputs": {**ROW, "Origin/plant": LONG}}]}),
+        ("counterfactual", {"inputs": {**ROW, LONG: 1}, "goal": {}}),
+        ("infer", {"inputs": [{"name": LONG, "shape": [1], "datatype": "FP64", "data": [1]}]}),
+        ("infer", {"inputs": [], "outputs": [{"name": LONG}]}),
+    ],
+)
+def test_no_message_repeats_a_long_text(path: str, document: dict[str, Any]) -> None:
+    with make_client(FakeModel()) as client:
+        place = f"/v2/models/cars/{path}" if path == "infer" else f"/models/cars/{path}"
+        answer = client.post(place, json=document)
+    assert answer.status_code in {200, 400, 422}, answer.text[:1000]
+    assert len(answer.content) < 3000, answer.text[:1000]
