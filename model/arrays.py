@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,3 +14,5 @@ Ints: TypeAlias = NDArray[np.int64]
 Places: TypeAlias = NDArray[np.intp]
 """Places in another array."""
 Bools: TypeAlias = NDArray[np.bool_]
+Array: TypeAlias = NDArray[Any]
+"""Of any type, such as a canonical column."""

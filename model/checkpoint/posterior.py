@@ -48,10 +48,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.arrays import Doubles, Places
+    from murho.model.arrays import Array, Doubles, Places
     from murho.model.calibration.classes import Calibration
     from murho.model.checkpoint.spec import ModelSpec
     from murho.model.predictive.draw_room import DrawRoom
@@ -453,7 +452,7 @@ FRACTIONS = (0.25, 0.5, 0.75)
 """Where the rows lie in the training range of every number."""
 
 
-def typical_rows(schema: Schema) -> dict[str, NDArray[Any]]:
+def typical_rows(schema: Schema) -> dict[str, Array]:
     """B canonical rows within the training range of every feature, ``[B]`` each, without a missing cell.
 
     A feature of which no training row has a value is missing.
@@ -461,7 +460,7 @@ def typical_rows(schema: Schema) -> dict[str, NDArray[Any]]:
     return {feature.name: _cells(feature) for feature in schema.features}
 
 
-def _cells(feature: Feature) -> NDArray[Any]:
+def _cells(feature: Feature) -> Array:
     if feature.kind is FeatureKind.CATEGORICAL:
         known = feature.categories or (None,)
         return np.array([known[row % len(known)] for row in range(len(FRACTIONS))], dtype=object)

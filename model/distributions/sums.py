@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -18,10 +18,7 @@ from murho.model.distributions.mixtures import normal_cdf
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
-    Doubles: TypeAlias = NDArray[np.float64]
-    Floats: TypeAlias = NDArray[np.float32]
+    from murho.model.arrays import Bools, Doubles, Floats, Ints
 
 LEAST = 1e-300
 LEAST_SKEWNESS, MOST_SKEWNESS = 1e-3, 30.0
@@ -62,7 +59,7 @@ class _Skewed:
         unit: Standard deviation in these units.
     """
 
-    gaussian: NDArray[np.bool_]
+    gaussian: Bools
     sign: Doubles
     width: Doubles
     centre: Doubles
@@ -148,7 +145,7 @@ class SumMixture:
             of_groups = (self.mean[some], self.std[some], self.ratio[some])
             yield some, SumMixture(self.means[:, some], self.deviations[:, some], _Skewed(*own), *of_groups)
 
-    def quantiles(self, levels: Doubles, whole: NDArray[np.int64] | None) -> Generator[None, None, Doubles]:
+    def quantiles(self, levels: Doubles, whole: Ints | None) -> Generator[None, None, Doubles]:
         """Compute quantiles at levels ``[K]``, ``[G, C, K]``; yields between parts of the work.
 
         A quantile lies between those of the single draws. Steps are the secant's for normal scores within this bracket.

@@ -49,9 +49,7 @@ from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarVa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
-    from murho.model.arrays import Bools, Doubles, Floats, Places
+    from murho.model.arrays import Array, Bools, Doubles, Floats, Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +226,7 @@ class Encoded:
         """Number of rows, B."""
         return len(self.unlike)
 
-    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Encoded:
+    def __getitem__(self, rows: slice | Array) -> Encoded:
         """Some of the rows: views for a slice, copies for numbers of rows."""
         of_rows = self.unlike[rows], self.extrapolation[rows], self.told[rows]
         return Encoded(self.inputs[..., rows, :], self.beyond[..., rows], *of_rows)

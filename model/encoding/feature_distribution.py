@@ -53,9 +53,7 @@ from murho.model.json_validation import Counts, Matrix, Positive, Stored, Vector
 from murho.model.tables.schema import Feature, FeatureKind
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from murho.model.arrays import Bools, Doubles, Ints, Places
+    from murho.model.arrays import Array, Bools, Doubles, Ints, Places
     from murho.model.tables.schema import Columns, Schema
 
 MOST_KNOTS = 41
@@ -154,7 +152,7 @@ class LevelShares(Stored):
     counts: Counts
 
     @classmethod
-    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self | None:
+    def fit(cls, feature: Feature, column: Array) -> Self | None:
         """Count the levels of the column ``[N]`` of the training rows; None if all cells are missing."""
         levels, rows = levels_of(feature) or (), Counter(column.tolist())
         counts = np.array([rows[level] for level in levels], dtype=np.int64)
@@ -182,7 +180,7 @@ class LevelShares(Stored):
         standardised = ((codes[..., None] == levels) - shares) / np.sqrt(shares * (1.0 - shares))
         return np.where(codes[..., None] < 0, np.nan, standardised)
 
-    def column(self, codes: Ints) -> npt.NDArray[Any]:
+    def column(self, codes: Ints) -> Array:
         """Return the canonical column of levels, in the shape of the codes."""
         return np.array(self.levels, dtype=object if isinstance(self.levels[0], str) else np.float64)[codes]
 

@@ -12,7 +12,7 @@ alone.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,9 +23,7 @@ from murho.model.tables.schema import Columns, Schema, is_missing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
-    from murho.model.arrays import Bools, Doubles, Places
+    from murho.model.arrays import Array, Bools, Doubles, Places
 
 IMPUTATIONS = 31
 """R, the completed copies of a row. Draw k uses copy ``k mod R``. R is prime, so that every member gets every copy."""
@@ -37,7 +35,7 @@ DOUBT = 0.02
 
 def imputed_columns(
     distribution: FeatureDistribution, schema: Schema, columns: Columns, wanted: Sequence[str] | None = None
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, Array]:
     """Return R completed copies of rows.
 
     Args:
@@ -72,7 +70,7 @@ def _filled(
     missing: Mapping[str, Bools],
     scores: Doubles,
     places: Mapping[str, int],
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, Array]:
     """Return values for the missing cells of B rows, ``[n, R]`` for the n rows that lack a feature.
 
     What depends only on which cells a row lacks is computed once for all rows that lack the same ones.
@@ -85,7 +83,7 @@ def _filled(
     """
     repeats = 1 if distribution.levels.keys().isdisjoint(missing) else IMPUTATIONS
     copies, known = np.repeat(np.nan_to_num(scores)[:, None], repeats, axis=1), ~np.isnan(scores)
-    filled: dict[str, npt.NDArray[Any]] = {}
+    filled: dict[str, Array] = {}
     owners, indicated = np.array(distribution.owners, dtype=object), dict(distribution.indicated)
     for name, of_rows in missing.items():
         if name in distribution.levels:

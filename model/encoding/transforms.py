@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import PlainSerializer
@@ -33,9 +33,7 @@ from murho.model.tables.schema import Feature
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy.typing as npt
-
-    from murho.model.arrays import Doubles, Floats, Ints
+    from murho.model.arrays import Array, Doubles, Floats, Ints
 
 LARGEST = 1e6
 """Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""
@@ -102,7 +100,7 @@ class FeatureEncoding(Stored):
     kind: str
 
     @classmethod
-    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
+    def fit(cls, feature: Feature, column: Array) -> Self:
         """Fit to the training rows' column ``[N]``."""
         raise NotImplementedError
 
@@ -134,7 +132,7 @@ class FeatureEncoding(Stored):
             bounds[:, : self.increasing] = ends[:, : self.increasing]
         return bounds
 
-    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
+    def write(self, column: Array, out: Floats) -> None:
         """Write the columns of `cell_names`, the first ones of ``out``; of a missing cell anything.
 
         Args:
@@ -174,7 +172,7 @@ class Standard(Scaled):
     kind: Literal["standard"] = "standard"
 
     @classmethod
-    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
+    def fit(cls, feature: Feature, column: Array) -> Self:
         """Fit to the training rows' column ``[N]``."""
         return cls(feature, Scale.fit(column))
 
@@ -183,7 +181,7 @@ class Standard(Scaled):
         """The feature's name."""
         return (self.feature.name,)
 
-    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
+    def write(self, column: Array, out: Floats) -> None:
         """Write the standardised numbers."""
         out[:, 0] = self.scale.apply(column)
 
@@ -202,11 +200,11 @@ class Unread(FeatureEncoding):
     cell_names: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:  # noqa: ARG003
+    def fit(cls, feature: Feature, column: Array) -> Self:  # noqa: ARG003
         """There is nothing to fit."""
         return cls(feature)
 
-    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
+    def write(self, column: Array, out: Floats) -> None:
         """Write nothing: ``out`` is ``[B, 0]``."""
 
 
@@ -232,7 +230,7 @@ class OneHot(FeatureEncoding):
     kind: Literal["one-hot"] = "one-hot"
 
     @classmethod
-    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
+    def fit(cls, feature: Feature, column: Array) -> Self:
         """Count the categories of the training rows ``[N]``."""
         rows = Counter(column.tolist())
         pooled = tuple(category for category in feature.categories if rows[category] < FEWEST_ROWS_OF_A_LEVEL)
@@ -264,7 +262,7 @@ class OneHot(FeatureEncoding):
         bounds[1, self.others] = float(self.rare)
         return bounds
 
-    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
+    def write(self, column: Array, out: Floats) -> None:
         """Write 1 into the column of each cell's category, 0 into the others."""
         codes = np.fromiter(map(self.codes.get, column, repeat(self.others)), dtype=np.intp, count=len(column))
         out[:] = 0.0
@@ -289,7 +287,7 @@ class Calendar(Scaled):
     increasing: ClassVar[int] = 1
 
     @classmethod
-    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
+    def fit(cls, feature: Feature, column: Array) -> Self:
         """Fit to the training rows' column ``[N]``."""
         calendar = _calendar(column[~np.isnan(column)])
         varying = {part for part, values in calendar.items() if np.unique(values).size > 1}
@@ -303,7 +301,7 @@ class Calendar(Scaled):
         name = self.feature.name
         return (name, *(f"{name} {part} {wave}" for part in self.parts for wave in ("sine", "cosine")))
 
-    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
+    def write(self, column: Array, out: Floats) -> None:
         """Write standardised days, and sines and cosines."""
         out[:, 0] = self.scale.apply(column)
         if self.parts:
@@ -403,7 +401,7 @@ class PiecewiseLinear(Scaled):
     kind: Literal["piecewise"] = "piecewise"
 
     @classmethod
-    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
+    def fit(cls, feature: Feature, column: Array) -> Self:
         """Fit to the training rows' column ``[N]``."""
         scale = Scale.fit(column)
         numbers = scale.apply(column[~np.isnan(column)])
@@ -440,7 +438,7 @@ class PiecewiseLinear(Scaled):
         slopes = np.concatenate([[1.0], 1 / (widths * stds)])
         return floors, ceilings, offsets, slopes
 
-    def write(self, column: npt.NDArray[Any], out: Floats) -> None:
+    def write(self, column: Array, out: Floats) -> None:
         """Write the standardised number and its bins."""
         floors, ceilings, offsets, slopes = self._lines
         columns = np.maximum(self.scale.apply(column)[:, None], floors)

@@ -25,9 +25,7 @@ from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, is_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Doubles, Ints
+    from murho.model.arrays import Array, Doubles, Ints
     from murho.model.encoding.feature_distribution import FeatureDistribution
 
 MOST_ROWS = 8_000
@@ -157,7 +155,7 @@ class Counterfactual:
         reached: Whether the given row reaches the goal as it is.
     """
 
-    columns: dict[str, NDArray[Any]]
+    columns: dict[str, Array]
     distances: Doubles
     prediction: AnyPrediction | None
     reached: bool = False
@@ -247,7 +245,7 @@ class _Found:
 
     def changed(
         self, free: Sequence[Feature], distribution: FeatureDistribution | None, values: int
-    ) -> dict[str, NDArray[Any]]:
+    ) -> dict[str, Array]:
         """The most promising rows, each with one more changed cell, ``[n]``."""
         waiting = np.array([place for place in range(len(self.lacks)) if place not in self._grown], dtype=np.int64)
         waiting = waiting[np.isfinite(self.lacks[waiting]) & (self.lacks[waiting] > 0.0)]
@@ -255,7 +253,7 @@ class _Found:
         orders = (waiting[np.argsort(self.lacks[waiting])], waiting[np.argsort(-gained)])
         best = np.unique(np.concatenate([order[: BEAM // 2] for order in orders]))
         self._grown.update(best.tolist())
-        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in self.columns}
+        parts: dict[str, list[Array]] = {name: [] for name in self.columns}
         places = {each.name: place for place, each in enumerate(self._schema.features)}
         for feature in free:
             rows = best[~self.differs[best, places[feature.name]]]
@@ -265,10 +263,10 @@ class _Found:
                 parts[name].append(np.tile(tried, len(rows)) if name == feature.name else repeated)
         return {name: np.concatenate(of) if of else self.columns[name][:0] for name, of in parts.items()}
 
-    def nearer(self, turn: int) -> dict[str, NDArray[Any]]:
+    def nearer(self, turn: int) -> dict[str, Array]:
         """The nearest rows that reach the goal, each with one number, or all of them, moved back; ``[n]``."""
         rows = self.diverse(KEPT)
-        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in self.columns}
+        parts: dict[str, list[Array]] = {name: [] for name in self.columns}
         for place in rows:
             moving = [
                 each.name
@@ -299,7 +297,7 @@ def _whole(*values: float) -> bool:
     return all(value == round(value) for value in values)
 
 
-def _gap(feature: Feature, given: Any, cells: NDArray[Any]) -> Doubles:
+def _gap(feature: Feature, given: Any, cells: Array) -> Doubles:
     """Gower's distance of cells ``[n]`` from a given one."""
     if cells.dtype == object:
         return np.asarray(cells != given, dtype=np.float64)
@@ -308,7 +306,7 @@ def _gap(feature: Feature, given: Any, cells: NDArray[Any]) -> Doubles:
     return np.asarray(np.abs(cells - given) / max(feature.maximum - feature.minimum, 1e-300))
 
 
-def _values(feature: Feature, distribution: FeatureDistribution | None, most: int) -> NDArray[Any]:
+def _values(feature: Feature, distribution: FeatureDistribution | None, most: int) -> Array:
     """Values to try in place of a cell: known categories, or numbers within the training range."""
     if feature.kind is FeatureKind.CATEGORICAL:
         return np.array(feature.categories, dtype=object)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.arrays import Bools, Doubles, Ints
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.distributions.classes import ClassPredictive
     from murho.model.encoding.encoder import Encoded
@@ -86,11 +87,11 @@ class Calibrated:
 def calibrate_held_out(
     posterior: Posterior,
     encoded: Encoded,
-    targets: NDArray[np.float64],
+    targets: Doubles,
     groups: Sequence[HeldOut],
     *,
     calibrating: Sequence[int],
-    weights: NDArray[np.float64] | None = None,
+    weights: Doubles | None = None,
     units: NDArray[np.generic] | None = None,
     even: bool = False,
     forward: bool = False,
@@ -182,15 +183,15 @@ class _Fitting(Generic[Kind]):
     """
 
     weights: RowWeights
-    calibrating: NDArray[np.bool_]
-    insides: list[NDArray[np.bool_]]
+    calibrating: Bools
+    insides: list[Bools]
     method: str
     even: bool
-    unlike: NDArray[np.bool_]
+    unlike: Bools
     own: Kind | None
     earlier: Kind | None
 
-    def crosswise(self, fit: Callable[[NDArray[np.bool_]], Any]) -> list[tuple[NDArray[np.bool_], Any]]:
+    def crosswise(self, fit: Callable[[Bools], Any]) -> list[tuple[Bools, Any]]:
         """Masks of parts, each with what is fitted to the others; where there is one part alone, to itself."""
         return [(inside, fit(~inside if len(self.insides) > 1 else inside)) for inside in self.insides]
 
@@ -217,19 +218,19 @@ class NumbersByJudges(RowArrays):
     """
 
     together: JudgedNumbers
-    alone: dict[str, NDArray[np.float64]]
-    scores: NDArray[np.float64]
-    percentiles: NDArray[np.float64]
-    outside: NDArray[np.bool_]
-    judges: NDArray[np.int64]
+    alone: dict[str, Doubles]
+    scores: Doubles
+    percentiles: Doubles
+    outside: Bools
+    judges: Ints
     members: int
 
     @classmethod
     def of(
         cls,
         drawn: DrawnRows,
-        rows: NDArray[np.int64],
-        targets: NDArray[np.float64],
+        rows: Ints,
+        targets: Doubles,
         judges: Sequence[int] | None,
         members: int,
     ) -> Self:
@@ -262,7 +263,7 @@ class NumbersByJudges(RowArrays):
             members=members,
         )
 
-    def extrapolated(self) -> dict[str, NDArray[np.float64]]:
+    def extrapolated(self) -> dict[str, Doubles]:
         """Scores of every row under all M members, by the names of `alone`, ``[n]`` each."""
         values = {name: together.copy() for name, together in self.together.values.items()}
         for count in np.unique(self.judges):
@@ -288,7 +289,7 @@ class NumbersByJudges(RowArrays):
     def calibrated(self, fitting: _Fitting[ConformalMap]) -> tuple[ConformalMap | None, JudgedNumbers]:
         """The calibration, if there is to be one, and the rows as all M members would answer."""
 
-        def fit(chosen: NDArray[np.bool_]) -> ConformalMap | None:
+        def fit(chosen: Bools) -> ConformalMap | None:
             """The map of the rows of a mask ``[n]``, with their own narrowing; None where they are too few."""
             counts, scores = fitting.weights.of_rows(chosen), self.scores[chosen]
             # With one judge a row nothing tells what the other members add.
@@ -314,7 +315,7 @@ class NumbersByJudges(RowArrays):
         bands = {"raw": self.emulated(narrowing, [])} | ({"calibrated": self.emulated(narrowing, maps)} if maps else {})
         return conformal, replace(self.together, values=self.extrapolated(), bands=bands)
 
-    def emulated(self, narrowing: float | None, maps: Sequence[tuple[NDArray[np.bool_], ConformalMap]]) -> Bands:
+    def emulated(self, narrowing: float | None, maps: Sequence[tuple[Bools, ConformalMap]]) -> Bands:
         """The answer of all members, emulated from that of the judges.
 
         Args:
@@ -357,17 +358,17 @@ class ClassesByJudges(RowArrays):
     """
 
     together: JudgedClasses
-    pooled: NDArray[np.float64]
-    epistemic_share: NDArray[np.float64]
-    outside: NDArray[np.bool_]
+    pooled: Doubles
+    epistemic_share: Doubles
+    outside: Bools
     shares: Tensor
 
     @classmethod
     def of(
         cls,
         drawn: DrawnRows,
-        rows: NDArray[np.int64],
-        targets: NDArray[np.float64],
+        rows: Ints,
+        targets: Doubles,
         *_: Any,
     ) -> Self:
         """Judge B rows under draws of their judges; takes the arguments of `NumbersByJudges.of`."""
@@ -395,7 +396,7 @@ class ClassesByJudges(RowArrays):
         def answered(mapped: ClassMap) -> Tensor:
             return served_probabilities(logs.exp(), mapped, self.shares, outside, lambda: share)
 
-        def fit_map(rows: NDArray[np.bool_]) -> ClassMap:
+        def fit_map(rows: Bools) -> ClassMap:
             chosen = fitting.weights.of_rows(rows)
             return fit_class_map(
                 logs[rows],
@@ -406,7 +407,7 @@ class ClassesByJudges(RowArrays):
                 earlier_rows=0 if earlier is None else earlier.rows,
             )
 
-        def fit_sets(rows: NDArray[np.bool_]) -> PredictionSets:
+        def fit_sets(rows: Bools) -> PredictionSets:
             chosen = fitting.weights.of_rows(rows)
             return fit_prediction_sets(
                 served[rows],

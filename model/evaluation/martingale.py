@@ -41,9 +41,9 @@ from murho.model.evaluation.recorded import SHARES
 from murho.model.json_validation import MisfitError, Positive, Share, Stored
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Doubles = NDArray[np.float64]
+    from murho.model.arrays import Doubles
 
 BETS = (
     *((mean, 1.0) for mean in (-1.2, -0.6, -0.2, 0.2, 0.6, 1.2)),

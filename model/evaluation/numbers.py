@@ -7,7 +7,7 @@ target. If predictives are calibrated, u is uniform on [0, 1] (Dawid 1984; Gneit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 import torch
@@ -27,10 +27,9 @@ from murho.model.evaluation.rows import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.arrays import Bools, Doubles, Floats, Ints
+    from murho.model.arrays import Array, Bools, Doubles, Floats, Ints
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.distributions.predictive import Predictive
     from murho.model.files import JSON
@@ -205,13 +204,13 @@ class JudgedNumbers(JudgedRows):
         }
 
 
-def numbers_of(values: Tensor) -> NDArray[Any]:
+def numbers_of(values: Tensor) -> Array:
     """The values as an array of their own."""
-    array: NDArray[Any] = values.cpu().numpy().copy()
+    array: Array = values.cpu().numpy().copy()
     return array
 
 
-def _by_coverage(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _by_coverage(values: Array) -> dict[str, Array]:
     """Values of the four bands, ``[n, 4]``, by their nominal coverage: ``{"50": …, "80": …}``."""
     return dict(zip(map(str, COVERAGES), values.T, strict=True))
 

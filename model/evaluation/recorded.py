@@ -15,17 +15,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from murho.model.arrays import Bools, Doubles, Floats, Places
     from murho.model.predictive.prediction import PredictOptions
     from murho.model.tables.schema import Target
-
-    Doubles: TypeAlias = NDArray[np.float64]
 
 _LOWER = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0)
 LEVELS = (*_LOWER, 50.0, *(100.0 - level for level in reversed(_LOWER)))
@@ -70,7 +67,7 @@ def with_grid(options: PredictOptions, target: Target) -> PredictOptions:
     return options if target.classes is not None else replace(options, grid=LEVELS)
 
 
-def number_pits(apart: NDArray[np.float32], values: Doubles, shares: Doubles) -> Doubles:
+def number_pits(apart: Floats, values: Doubles, shares: Doubles) -> Doubles:
     """The PIT of each outcome, ``[B]``.
 
     Args:
@@ -122,7 +119,7 @@ def crps_of_percentiles(apart: Doubles, values: Doubles, shares: Doubles = SHARE
     return total
 
 
-def number_sums(apart: NDArray[np.float32], values: Doubles, pits: Doubles) -> Doubles:
+def number_sums(apart: Floats, values: Doubles, pits: Doubles) -> Doubles:
     """One line an outcome, ``[B, len(NUMBER_SUMS)]``; takes arguments as `number_pits` does, and its result.
 
     ``error`` is the mean less the outcome.
@@ -139,7 +136,7 @@ def number_sums(apart: NDArray[np.float32], values: Doubles, pits: Doubles) -> D
     return sums
 
 
-def class_pits(probabilities: NDArray[np.float32], indices: NDArray[np.intp], shares: Doubles) -> Doubles:
+def class_pits(probabilities: Floats, indices: Places, shares: Doubles) -> Doubles:
     """The randomised p-value of each outcome, ``[B]``.
 
     Args:
@@ -154,7 +151,7 @@ def class_pits(probabilities: NDArray[np.float32], indices: NDArray[np.intp], sh
     return pits
 
 
-def class_sums(probabilities: NDArray[np.float32], sets: NDArray[np.bool_], indices: NDArray[np.intp]) -> Doubles:
+def class_sums(probabilities: Floats, sets: Bools, indices: Places) -> Doubles:
     """One line an outcome, ``[B, len(CLASS_SUMS)]``.
 
     Args:

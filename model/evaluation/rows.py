@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.arrays import Doubles, Ints, Places
+    from murho.model.arrays import Array, Doubles, Ints, Places
     from murho.model.files import JSON
 
 
@@ -34,13 +34,13 @@ class RowArrays:
         made: Self = _each(parts, np.concatenate)
         return made
 
-    def of_rows(self, rows: NDArray[Any]) -> Self:
+    def of_rows(self, rows: Array) -> Self:
         """Selected rows, by a mask or by row numbers, which may also reorder them."""
         made: Self = _each([self], lambda arrays: arrays[0][rows])
         return made
 
 
-def _each(values: Sequence[Any], made: Callable[[Sequence[NDArray[Any]]], NDArray[Any]]) -> Any:
+def _each(values: Sequence[Any], made: Callable[[Sequence[Array]], Array]) -> Any:
     """What is made of the arrays in the same place of several values."""
     match values[0]:
         case np.ndarray():
@@ -83,7 +83,7 @@ class RowWeights:
         ids = np.arange(rows) if units is None else np.unique(units, return_inverse=True)[1].reshape(-1)
         return cls(amounts, ids, weights is not None, units is not None)
 
-    def of_rows(self, chosen: NDArray[Any]) -> RowWeights:
+    def of_rows(self, chosen: Array) -> RowWeights:
         """The weights of selected rows, by a mask or row numbers."""
         amounts, units = self.amounts[chosen], self.units[chosen]
         return RowWeights.of(len(amounts), amounts if self.weighted else None, units if self.grouped else None)
@@ -104,7 +104,7 @@ class RowWeights:
         """As how many independent rows of equal weight these count: the effective number of units (Kish 1965)."""
         return float(1.0 / np.square(np.bincount(self.units, self.shares)).sum())
 
-    def mean(self, values: NDArray[Any]) -> Doubles:
+    def mean(self, values: Array) -> Doubles:
         """Means over rows of values ``[n, ...]``."""
         means: Doubles = np.average(values, axis=0, weights=self.amounts)
         return means
@@ -171,12 +171,12 @@ class JudgedRows(RowArrays, ABC):
         """
 
 
-def means(values: Mapping[str, NDArray[Any]], rows: RowWeights) -> dict[str, float]:
+def means(values: Mapping[str, Array], rows: RowWeights) -> dict[str, float]:
     """Means over rows of values ``[n]``."""
     return {name: float(rows.mean(column)) for name, column in values.items()}
 
 
-def standard_errors(values: Mapping[str, NDArray[Any]], rows: RowWeights) -> dict[str, float | None]:
+def standard_errors(values: Mapping[str, Array], rows: RowWeights) -> dict[str, float | None]:
     """Standard errors of the `means`; None where there is a single unit."""
     errors = {name: float(rows.standard_error(column)) for name, column in values.items()}
     return {name: error if np.isfinite(error) else None for name, error in errors.items()}
@@ -194,7 +194,7 @@ def equal_parts(values: Doubles) -> list[Places]:
     return np.array_split(np.argsort(values, kind="stable"), min(PARTS, len(values)))
 
 
-def scores_of_part(values: Mapping[str, NDArray[Any]], part: NDArray[Any], rows: RowWeights) -> JSON:
+def scores_of_part(values: Mapping[str, Array], part: Array, rows: RowWeights) -> JSON:
     """``rows``, the number of rows of a part, and the means of values.
 
     Args:
@@ -206,7 +206,7 @@ def scores_of_part(values: Mapping[str, NDArray[Any]], part: NDArray[Any], rows:
 
 
 def scores_by_category(
-    values: Mapping[str, NDArray[Any]], rows: RowWeights, schema: Schema, columns: Columns
+    values: Mapping[str, Array], rows: RowWeights, schema: Schema, columns: Columns
 ) -> dict[str, list[JSON]]:
     """The scores of parts by category of each categorical and boolean feature.
 
@@ -232,7 +232,7 @@ def category_features(schema: Schema) -> list[Feature]:
     return [feature for feature in schema.features if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)]
 
 
-def category_parts(feature: Feature, column: NDArray[Any]) -> list[tuple[JSON, Places]]:
+def category_parts(feature: Feature, column: Array) -> list[tuple[JSON, Places]]:
     """Rows of each category, the largest part first.
 
     Categories of fewer than 20 rows, unseen ones included, come last as one part if there are several, or one that the

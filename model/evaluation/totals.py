@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from murho.model.arrays import Doubles, Floats, Ints, Places
     from murho.model.calibration.classes import Calibration
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
@@ -52,7 +53,7 @@ MOST_FEATURES = 8
 def calibrate_totals(
     posterior: Posterior,
     encoded: Encoded,
-    targets: NDArray[np.float64],
+    targets: Doubles,
     groups: Sequence[HeldOut],
     calibration: Calibration | None,
     *,
@@ -76,7 +77,7 @@ def calibrate_totals(
     classes, count = len(posterior.schema.target.classes or (None,)), posterior.architecture.members
     every = tuple(range(count))
 
-    def moments_of(rows: NDArray[np.int64], members: Sequence[int]) -> tuple[RowMoments, NDArray[np.int64]]:
+    def moments_of(rows: Ints, members: Sequence[int]) -> tuple[RowMoments, Ints]:
         """What rows add to totals under draws of some members, and the member of each draw."""
         samples = DRAWS_PER_MEMBER * len(members)
         options = PredictOptions(samples=samples, percentiles=(), draws=True, noise_moments=True)
@@ -86,9 +87,7 @@ def calibrate_totals(
         answer = plan.prediction(drawn.answer(plan), extrapolation=encoded.extrapolation[rows], **facts)
         return RowMoments.of(answer), drawn.members.cpu().numpy()
 
-    def blocks_of(
-        rows: NDArray[np.int64], moments: RowMoments, of_units: NDArray[np.intp] | None
-    ) -> Iterator[tuple[float, NDArray[np.intp]]]:
+    def blocks_of(rows: Ints, moments: RowMoments, of_units: Places | None) -> Iterator[tuple[float, Places]]:
         alike = moments.mean[:, 0] if classes == 1 else moments.mean.argmax(axis=1) + moments.mean.max(axis=1)
         inputs = encoded.inputs[rows] if encoded.inputs.ndim == 2 else encoded.inputs[0, rows]
         features = [inputs[:, own] for own in posterior.encoder.columns_of.values()]
@@ -142,7 +141,7 @@ def calibrate_totals(
     return fit_totals(HeldOutTotals.joined(found), expected, units=units is not None, in_time=in_time)
 
 
-def determined_share(moments: RowMoments, blocks: Sequence[NDArray[np.intp]], learned: float) -> float:
+def determined_share(moments: RowMoments, blocks: Sequence[Places], learned: float) -> float:
     """Return the share of the covariance of rows under draws that data leave possible, from 0 to 1.
 
     Of a linear function with independent Gaussian noise D and the prior covariance P of the function at the training
@@ -182,12 +181,12 @@ def _of_single_judges(groups: Sequence[HeldOut]) -> list[HeldOut]:
     return alone + [group for group in groups if group.members is None]
 
 
-def _summed(index: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _summed(index: Places, values: Doubles) -> Doubles:
     """Sums over rows with the same index, ``[n, C]``, from ``[B, C]``."""
     return np.stack([np.bincount(index, column) for column in values.T], axis=1)
 
 
-def _pairs(noise: NDArray[np.float64], units: NDArray[np.intp], index: NDArray[np.intp]) -> NDArray[np.float64]:
+def _pairs(noise: Doubles, units: Places, index: Places) -> Doubles:
     """Sum over pairs of rows of one unit and block of the products of their noise std, for each block, ``[n, C]``."""
     both = index * (int(units.max()) + 1) + units
     pairs, places = np.unique(both, return_inverse=True)
@@ -196,12 +195,12 @@ def _pairs(noise: NDArray[np.float64], units: NDArray[np.intp], index: NDArray[n
 
 
 def _blocks(
-    features: Sequence[NDArray[np.float32]],
-    predicted: NDArray[np.float64],
-    units: NDArray[np.intp] | None,
+    features: Sequence[Floats],
+    predicted: Doubles,
+    units: Places | None,
     in_time: bool,
     rng: np.random.Generator,
-) -> Iterator[tuple[float, NDArray[np.intp]]]:
+) -> Iterator[tuple[float, Places]]:
     """Ways to put the rows into blocks: the weight of one, and the number of each row's block.
 
     Of each size they count together as if each row were in one block; of units, those of all sizes do. In time there is

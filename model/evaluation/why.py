@@ -38,9 +38,7 @@ from murho.model.tables.schema import Columns, Schema, is_missing, select_rows
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Bools, Doubles, Ints, Places
+    from murho.model.arrays import Array, Bools, Doubles, Ints, Places
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.feature_distribution import FeatureDistribution
     from murho.model.predictive.prediction import AnyPrediction, PredictOptions
@@ -205,7 +203,7 @@ def why(
     return Why(names, baseline, shares, errors if sampled else None)
 
 
-def _without(columns: Columns, rows: Places, absent: Bools) -> dict[str, NDArray[Any]]:
+def _without(columns: Columns, rows: Places, absent: Bools) -> dict[str, Array]:
     """Rows, each as often as there are sets, without the cells that are absent from each set, ``[sets, F]``."""
     copies = {}
     for (name, column), gone in zip(columns.items(), absent.T, strict=True):

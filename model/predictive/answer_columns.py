@@ -14,7 +14,7 @@ from murho.model.predictive.prediction import AnswerField, AnyPrediction, Axis, 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from numpy.typing import NDArray
+    from murho.model.arrays import Array
 
 NAMED = (Unit.CLASS, Unit.CLASS_SET)
 KEPT_PLANS = 256
@@ -31,11 +31,11 @@ class Column(NamedTuple):
         rows: B.
     """
 
-    values: NDArray[Any] | None
+    values: Array | None
     unit: Unit
     rows: int
 
-    def cells(self, classes: Sequence[str]) -> NDArray[Any]:
+    def cells(self, classes: Sequence[str]) -> Array:
         """The cells as numbers, or as Python objects.
 
         Args:
@@ -53,7 +53,7 @@ class Column(NamedTuple):
         return np.fromiter(names_of_classes(self.values, self.unit, classes), dtype=object, count=self.rows)
 
 
-def names_of_classes(values: NDArray[Any], unit: Unit, classes: Sequence[str]) -> list[Any]:
+def names_of_classes(values: Array, unit: Unit, classes: Sequence[str]) -> list[Any]:
     """The names behind indices of classes ``[B]``, or behind sets of classes ``[B, C]``: a text, or a list, a row."""
     names = np.array(classes, dtype=object)
     if unit is Unit.CLASS:
@@ -66,7 +66,7 @@ def names_of_classes(values: NDArray[Any], unit: Unit, classes: Sequence[str]) -
 
 def answer_columns(
     prediction: AnyPrediction, options: PredictOptions, places: Collection[Place] = (Place.FIRST,)
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, Array]:
     """The columns of a table by name; by default those that ``murho predict`` writes.
 
     Of a number: ``mean, std, epistemic_std, aleatoric_std``, then ``p5, p50, …``. Of a class: ``prediction``,

@@ -24,9 +24,9 @@ from murho.model.runtime import in_parts, load_compiled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.arrays import Floats
     from murho.model.bbb.numbers import GaussianMixtureLikelihood
     from murho.model.predictive.draws import Draws
     from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Arrays, Engine
@@ -188,7 +188,7 @@ class CompiledEngine(CompiledForward):
         return answer
 
 
-def _noise_of_members(likelihood: GaussianMixtureLikelihood, members: int) -> NDArray[np.float32]:
+def _noise_of_members(likelihood: GaussianMixtureLikelihood, members: int) -> Floats:
     """Noise of each member where it is no output of the network, else 0; ``[M]``, standardised."""
     if likelihood.outputs > likelihood.means:
         return np.zeros(members, dtype=np.float32)

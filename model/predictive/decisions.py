@@ -35,9 +35,7 @@ from murho.model.predictive.prediction import AnyPrediction, ClassPrediction, Pr
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Bools, Doubles, Ints
+    from murho.model.arrays import Array, Bools, Doubles, Ints
     from murho.model.tables.schema import Columns, Schema, Target
 
 POLICIES = ("thompson", "greedy", "ucb", "threshold")
@@ -238,7 +236,7 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float) and abs(value) < 1e100  # type: ignore[arg-type]
 
 
-def crossed(contexts: Columns, actions: Columns, schema: Schema, numbers: tuple[int, int]) -> dict[str, NDArray[Any]]:
+def crossed(contexts: Columns, actions: Columns, schema: Schema, numbers: tuple[int, int]) -> dict[str, Array]:
     """The rows of all actions of each context, in the order of contexts.
 
     Args:

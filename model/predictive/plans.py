@@ -21,16 +21,15 @@ from murho.model.predictive.prediction import ClassPrediction, Prediction, Predi
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.arrays import Bools, Doubles
+    from murho.model.arrays import Array, Bools, Doubles
     from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
     from murho.model.calibration.classes import Calibration, ClassCalibration, ClassMap
     from murho.model.distributions.transforms import Standardisation
     from murho.model.predictive.draws import Draws
 
-    Arrays: TypeAlias = dict[str, NDArray[Any]]
+    Arrays: TypeAlias = dict[str, Array]
 
 KEPT_PLANS = 64
 """Plans in the cache: most requests to a service have the same options."""
@@ -182,8 +181,8 @@ class PredictionPlan:
         return _array(torch.where(above == 0.0, above, torch.where(below == 0.0, 1.0, calibrated)))
 
 
-def _array(values: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = values.cpu().numpy()
+def _array(values: Tensor) -> Array:
+    array: Array = values.cpu().numpy()
     return array
 
 

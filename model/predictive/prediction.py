@@ -17,9 +17,7 @@ from typing_extensions import TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Bools, Doubles, Ints, Places
+    from murho.model.arrays import Array, Bools, Doubles, Ints, Places
     from murho.model.calibration.conformal import ConformalMap
 
 
@@ -122,9 +120,9 @@ class AnswerField:
         return not self.asked or bool(getattr(options, self.asked))
 
 
-def arrays_of(prediction: AnyPrediction) -> list[NDArray[Any]]:
+def arrays_of(prediction: AnyPrediction) -> list[Array]:
     """The arrays of a prediction's fields, and its grid."""
-    arrays: list[NDArray[Any]] = []
+    arrays: list[Array] = []
     for each in prediction.answer_fields:
         value = getattr(prediction, each.name)
         if value is not None:
@@ -483,7 +481,7 @@ def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
     return _with_arrays(lambda arrays: arrays[0][rows], [prediction])
 
 
-def _with_arrays(work: Callable[[list[NDArray[Any]]], NDArray[Any]], parts: Sequence[Part]) -> Part:
+def _with_arrays(work: Callable[[list[Array]], Array], parts: Sequence[Part]) -> Part:
     """The first of dataclasses of one type, with arrays made of the arrays of all, and of those within them."""
     made: dict[str, Any] = {}
     for each in fields(parts[0]):

@@ -41,10 +41,9 @@ from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from numpy.typing import NDArray
-
-    Doubles: TypeAlias = NDArray[np.float64]
     Label: TypeAlias = tuple[str | float | bool | None, ...]
+
+    from murho.model.arrays import Doubles, Floats, Ints, Places
 
 STATISTICS = ("sum", "mean", "count_above", "count")
 MOST_WARNINGS = 100
@@ -120,8 +119,8 @@ class TotalsAnswer:
     """
 
     groups: list[Label]
-    rows: NDArray[np.int64]
-    unlike: NDArray[np.int64]
+    rows: Ints
+    unlike: Ints
     samples: int
     seed: int
     calibrated: bool
@@ -210,7 +209,7 @@ class _Group:
     weight: float
     first: tuple[Columns, float]
     units: dict[Any, Doubles]
-    events: NDArray[np.float32] | None
+    events: Floats | None
 
 
 class Totals:
@@ -478,7 +477,7 @@ class Totals:
         )
 
 
-def _of_units(noise: Doubles, units: Sequence[Any], rows: NDArray[np.intp]) -> dict[Any, Doubles]:
+def _of_units(noise: Doubles, units: Sequence[Any], rows: Places) -> dict[Any, Doubles]:
     """Unit → sum of the weighted noise std ``[C]`` of some of the rows, and of the squares, ``[2, C]``."""
     found: dict[Any, Doubles] = {}
     for row, of_row in zip(rows.tolist(), noise, strict=True):

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    from murho.model.arrays import Bools, Doubles, Places
+    from murho.model.arrays import Array, Bools, Doubles, Places
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.tables.schema import UnfamiliarValue
 
@@ -176,7 +176,7 @@ class Distribution(Generic[Answer]):
         found: Bools = self._plain.extrapolation
         return found
 
-    def _drawn(self, name: str, **changes: Any) -> NDArray[Any]:
+    def _drawn(self, name: str, **changes: Any) -> Array:
         """A field of the answer that takes draws.
 
         Args:
@@ -188,7 +188,7 @@ class Distribution(Generic[Answer]):
         """
         if self._options.samples == 0:
             raise ParameterError(f"samples: a whole number, at least 1 for {name}; it is 0, the mean alone")
-        values: NDArray[Any] = getattr(self.answer(**changes) if changes else self._plain, name)
+        values: Array = getattr(self.answer(**changes) if changes else self._plain, name)
         return values
 
 
@@ -422,7 +422,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         posterior: Posterior[ClassPrediction],
         table: pa.Table,
         options: PredictOptions,
-        classes: NDArray[Any] | None = None,
+        classes: Array | None = None,
         places: Places | None = None,
     ) -> None:
         """Read the rows of a table; see `Distribution`.
@@ -436,7 +436,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         """
         super().__init__(posterior, table, options)
         own = np.array(posterior.schema.target.classes or ())
-        self.classes: NDArray[Any] = own if classes is None else classes
+        self.classes: Array = own if classes is None else classes
         self._places = np.arange(len(own)) if places is None else places
 
     def _shown(self) -> list[str]:
@@ -480,9 +480,9 @@ class ClassDistribution(Distribution[ClassPrediction]):
         return self.probabilities[:, known.index(label)]
 
     @property
-    def prediction(self) -> NDArray[Any]:
+    def prediction(self) -> Array:
         """The likeliest class, ``[B]``."""
-        likeliest: NDArray[Any] = self.classes[self.probabilities.argmax(axis=1)]
+        likeliest: Array = self.classes[self.probabilities.argmax(axis=1)]
         return likeliest
 
     @property
@@ -537,7 +537,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         share = float(probability_levels(coverage, "coverage"))
         return self._drawn("prediction_set", coverage=share)[:, self._places]
 
-    def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None) -> NDArray[Any]:
+    def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None) -> Array:
         """Classes drawn with their probabilities, independently.
 
         Args:
@@ -554,7 +554,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         levels = np.random.default_rng(seed).random((n, len(self)))
         upper = self.probabilities.cumsum(axis=1)
         codes = np.stack([np.searchsorted(ends, row, side="right") for ends, row in zip(upper, levels.T, strict=True)])
-        drawn: NDArray[Any] = self.classes[np.minimum(codes.T, len(self.classes) - 1)]
+        drawn: Array = self.classes[np.minimum(codes.T, len(self.classes) - 1)]
         return drawn
 
     def functions(self) -> Doubles:

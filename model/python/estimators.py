@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    from murho.model.arrays import Bools, Doubles
+    from murho.model.arrays import Array, Bools, Doubles
 
 RENAMED = {"seed": "random_state", "transform": "target_transform"}
 """Options with another name here: scikit-learn calls the seed ``random_state``, and ``transform`` is a method name."""
@@ -259,7 +259,7 @@ def _plain(value: Any) -> Any:
 
 
 def _with_column(
-    options: TrainOptions, table: pa.Table, values: NDArray[Any], argument: str, names: tuple[str, ...]
+    options: TrainOptions, table: pa.Table, values: Array, argument: str, names: tuple[str, ...]
 ) -> tuple[TrainOptions, pa.Table]:
     """Options and table with values given to `fit` as one more column.
 
@@ -456,7 +456,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         """
         return self._fit(X, y, sample_weight, groups)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Array:
         """The likeliest class of every row.
 
         Args:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
+    from murho.model.arrays import Array
     from murho.model.checkpoint.posterior import Posterior
 
 ROWS_PER_BLOCK = 16_384
@@ -139,7 +138,7 @@ def answer_table(columns: Mapping[str, Any]) -> pa.Table:
     return pa.table({name: _column(values) for name, values in columns.items()})
 
 
-def _column(values: NDArray[Any] | list[Any]) -> pa.Array:
+def _column(values: Array | list[Any]) -> pa.Array:
     if isinstance(values, list) or values.dtype == object:
         return pa.array(values, from_pandas=True)
     return list_array(values)

@@ -25,9 +25,7 @@ from murho.model.tables.schema import Columns, json_cells, select_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Doubles, Ints
+    from murho.model.arrays import Array, Doubles, Ints
     from murho.model.bbb.fit import Epoch
     from murho.model.checkpoint.posterior import Posterior
 
@@ -163,7 +161,7 @@ def shown_rows(judged: JudgedRows, posterior: Posterior, columns: Columns, numbe
         predicted one.
     """
     points = np.arange(0)
-    told: dict[str, NDArray[Any]] = {"row": numbers[judged.rows]}
+    told: dict[str, Array] = {"row": numbers[judged.rows]}
     if isinstance(judged, JudgedClasses):
         names, served, labels = np.array(posterior.schema.target.classes, dtype=object), judged.served, judged.labels
         rarity = served[np.arange(len(judged)), labels]

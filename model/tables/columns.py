@@ -37,7 +37,7 @@ from murho.model.tables.schema import FeatureKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from murho.model.arrays import Bools, Doubles, Ints
+    from murho.model.arrays import Array, Bools, Doubles, Ints
 
 
 def text_array(texts: Sequence[str | None]) -> pa.StringArray:
@@ -49,7 +49,7 @@ def text_array(texts: Sequence[str | None]) -> pa.StringArray:
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
-def number_array(numbers: npt.NDArray[Any], present: Bools | None = None) -> pa.Array:
+def number_array(numbers: Array, present: Bools | None = None) -> pa.Array:
     """Numbers ``[B]`` as an Arrow array of their type; those that are not present are missing."""
     data = pa.py_buffer(np.ascontiguousarray(numbers))
     bitmap = None if present is None else _bitmap(present)
@@ -61,7 +61,7 @@ def float_array(numbers: Doubles) -> pa.DoubleArray:
     return number_array(numbers, ~np.isnan(numbers))
 
 
-def list_array(numbers: npt.NDArray[Any]) -> pa.Array:
+def list_array(numbers: Array) -> pa.Array:
     """Numbers ``[B]`` as `float_array` has them; of ``[B, …]`` a list in each cell."""
     if numbers.ndim == 1:
         return float_array(numbers)
@@ -119,7 +119,7 @@ def integers(column: pa.Array) -> Ints:
     return _numbers(pc.fill_null(pc.cast(column, pa.int64()), _MINUS_ONE), np.dtype(np.int64))
 
 
-def _numbers(column: pa.ChunkedArray | pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _numbers(column: pa.ChunkedArray | pa.Array, dtype: np.dtype[Any]) -> Array:
     cells = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return np.frombuffer(cells.buffers()[1] or b"", dtype, cells.offset + len(cells))[cells.offset :]
 
@@ -285,7 +285,7 @@ def canonical_column(
     name: str,
     reading: Reading | None = None,
     words: frozenset[str] = MISSING_WORDS,
-) -> npt.NDArray[Any]:
+) -> Array:
     """Convert a column to the canonical column of a kind.
 
     Args:
@@ -318,7 +318,7 @@ def canonical_cells(
     name: str,
     reading: Reading | None = None,
     words: frozenset[str] = MISSING_WORDS,
-) -> npt.NDArray[Any]:
+) -> Array:
     """Convert a column from `plain` as `canonical_column` converts any column."""
     stored = stored_kind(cells)
     if cells.null_count == len(cells):
@@ -366,7 +366,7 @@ def _parsed(
     parse: Callable[[Any], Any],
     missing: float | None = np.nan,
     dtype: npt.DTypeLike = np.float64,
-) -> npt.NDArray[Any]:
+) -> Array:
     values = distinct(cells)
     results = []
     for index, value in enumerate(values.values):

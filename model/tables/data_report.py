@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
-    from murho.model.arrays import Doubles
+    from murho.model.arrays import Array, Doubles
     from murho.model.tables.readings import ReadingHints
 
 _LEAK_ROWS, _FEWEST_ROWS = 5_000, 30
@@ -125,12 +124,12 @@ def _telling(columns: Columns, kinds: Mapping[str, FeatureKind], targets: Double
             yield Suspect(name, f"alone tells {100 * min(share, 0.9999):.2f} % of the target's variance")
 
 
-def _ranks(column: NDArray[Any]) -> Doubles:
+def _ranks(column: Array) -> Doubles:
     """The place of each cell in the order of all, ``[N]``, from 0; equal cells in the order of their rows."""
     return np.argsort(np.argsort(column, kind="stable"), kind="stable").astype(np.float64)
 
 
-def share_told(column: NDArray[Any], targets: Doubles, *, ordered: bool) -> float:
+def share_told(column: Array, targets: Doubles, *, ordered: bool) -> float:
     """The share of the targets' variance that a column tells, whatever the form of the relation.
 
     1 - E[(y - y')²] / (2 Var y), where y' is the target of the row with the next cell: half of the mean square is the

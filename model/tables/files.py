@@ -34,7 +34,7 @@ from murho.model.tables.overrides import AS_IT_IS, FeatureKind, FileForm
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from murho.model.arrays import Array
 
 STDIN = Path("-")
 _PACKED = (".gz", ".zip")
@@ -297,7 +297,7 @@ def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
     return pa.table(columns)
 
 
-def table_from_matrix(matrix: NDArray[Any], names: Sequence[str]) -> pa.Table:
+def table_from_matrix(matrix: Array, names: Sequence[str]) -> pa.Table:
     """Turn a numeric matrix into a table of float64; NaN is a missing cell.
 
     Args:

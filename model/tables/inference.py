@@ -12,10 +12,9 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -54,7 +53,7 @@ from murho.model.tables.schema import FeatureKind, is_missing
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from murho.model.arrays import Bools, Doubles, Places
+    from murho.model.arrays import Array, Bools, Doubles, Places
 
 _ROWS_FOR_HINTS = 2_048
 """First rows of a table from which columns learn of each other."""
@@ -387,7 +386,7 @@ def _parses(parse: Callable[[str], float], text: str) -> bool:
 
 
 def _identifies(
-    present: npt.NDArray[Any], counts: Counter[str], kind: FeatureKind, name: str, *, complete: bool, merged: int
+    present: Array, counts: Counter[str], kind: FeatureKind, name: str, *, complete: bool, merged: int
 ) -> str | None:
     """Why the present cells only identify their rows: mostly distinct texts, or integers that number them.
 

@@ -26,7 +26,7 @@ from murho.model.tables.readings import (
 )
 
 if TYPE_CHECKING:
-    from murho.model.arrays import Bools, Doubles, Ints, Places
+    from murho.model.arrays import Array, Bools, Doubles, Ints, Places
 
 __all__ = [
     "FEWEST_CLASSES",
@@ -212,19 +212,19 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """Feature name → canonical column ``[B]``."""
 
 
-def is_missing(column: npt.NDArray[Any]) -> Bools:
+def is_missing(column: Array) -> Bools:
     """Return whether each cell of a canonical column is missing, ``[B]``."""
     if column.dtype == object:
         return np.asarray(column == None, dtype=np.bool_)  # noqa: E711 - compares each cell, not the column
     return np.asarray(np.isnan(column), dtype=np.bool_)
 
 
-def select_rows(columns: Columns, rows: Ints) -> dict[str, npt.NDArray[Any]]:
+def select_rows(columns: Columns, rows: Ints) -> dict[str, Array]:
     """The given rows of all canonical columns."""
     return {name: column[rows] for name, column in columns.items()}
 
 
-def json_cells(feature: Feature, column: npt.NDArray[Any]) -> list[Any]:
+def json_cells(feature: Feature, column: Array) -> list[Any]:
     """The cells of a canonical column, ``[B]``, as JSON in a request has them; None where one is missing."""
     cells: list[Any] = column.tolist()  # of which NaN alone differs from itself
     match feature.kind:

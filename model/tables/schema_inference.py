@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables.cells import MISSING_WORDS
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.arrays import Doubles, Ints
+    from murho.model.arrays import Array, Doubles, Ints
 
 MOST_CLASSES = 1_000
 """More classes than this are surely names or numbers, not classes."""
@@ -94,7 +93,7 @@ def group_labels(column: pa.ChunkedArray, name: str, words: frozenset[str] = MIS
     Raises:
         TableError: A cell can't be a category; the message names the row (from 1).
     """
-    labels: NDArray[Any] = canonical_column(column, FeatureKind.CATEGORICAL, name, None, words)
+    labels: Array = canonical_column(column, FeatureKind.CATEGORICAL, name, None, words)
     return labels
 
 
@@ -274,7 +273,7 @@ def plan_columns(
 
 def columns_from_table(
     table: pa.Table, schema: Schema, *, rows: Ints | None = None, complete: bool = False
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, Array]:
     """Convert the features of a table to canonical columns; other columns are ignored.
 
     Args:
@@ -304,7 +303,7 @@ def columns_from_table(
     return columns
 
 
-def _cells(column: pa.ChunkedArray, feature: Feature, *, accepts: bool) -> npt.NDArray[Any]:
+def _cells(column: pa.ChunkedArray, feature: Feature, *, accepts: bool) -> Array:
     """The canonical column of a feature, which accepts missing cells or does not."""
     cells = canonical_column(column, feature.kind, feature.name, feature.reading, feature.words)
     if not accepts and (absent := is_missing(cells)).any():

@@ -22,7 +22,7 @@ scheme is called a rolling or expanding origin).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,9 +32,7 @@ from murho.model.tables.schema import Columns, is_missing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Doubles, Ints
+    from murho.model.arrays import Array, Doubles, Ints
 
 BASE = -1
 """Number of the block of the oldest rows, which all members learn from and none judges."""
@@ -113,7 +111,7 @@ def single_rows(count: int) -> Units:
     return Units(np.arange(count))
 
 
-def find_units(columns: Columns, groups: Mapping[str, NDArray[Any]] | None = None) -> Units:
+def find_units(columns: Columns, groups: Mapping[str, Array] | None = None) -> Units:
     """Find the units of a table.
 
     Args:
@@ -174,7 +172,7 @@ def joined_units(parts: Sequence[Ints]) -> Ints:
     return column_codes(labels)
 
 
-def _group_codes(name: str, column: NDArray[Any]) -> Ints:
+def _group_codes(name: str, column: Array) -> Ints:
     """Numbers of the groups of a column, ``[N]``."""
     codes = column_codes(column)
     absent = is_missing(column)
@@ -225,7 +223,7 @@ def assign_folds(shuffled: Ints, count: int, units: Units | None, generator: np.
     return np.argsort(generator.permutation(count))[of_units][units.of_rows]
 
 
-def column_codes(column: NDArray[Any]) -> Ints:
+def column_codes(column: Array) -> Ints:
     """Number the different cells of a column from 0 on, ``[N]``. Missing cells are one cell."""
     if column.dtype == object:
         numbers: dict[object, int] = {}
@@ -233,7 +231,7 @@ def column_codes(column: NDArray[Any]) -> Ints:
     return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def equal_rows(columns: Iterable[NDArray[Any]]) -> Ints:
+def equal_rows(columns: Iterable[Array]) -> Ints:
     """Number the different rows of some columns from 0 on, ``[N]``: rows with all cells equal share a number.
 
     Args:
