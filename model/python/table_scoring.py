@@ -1,7 +1,7 @@
 """The rows of a table answered in blocks, in order, as the columns that `murho predict` writes.
 
 A block's answer depends on its rows alone, so who answers it does not matter: a posterior of this process
-(`LocalScorer`), a service, or the workers of a cluster.
+(`score_block`), a service, or the workers of a cluster.
 """
 
 from __future__ import annotations
@@ -49,37 +49,25 @@ class Scored(NamedTuple):
     cut: bool = False
 
 
-class LocalScorer:
-    """Answers blocks with the posterior in this process.
+def score_block(posterior: Posterior, block: pa.Table, options: PredictOptions, warnings: bool = False) -> Scored:
+    """The answer for some rows by a posterior of this process.
 
-    Attributes:
-        schema: The schema of the model.
+    Args:
+        posterior: The posterior.
+        block: The rows.
+        options: Options of the answer.
+        warnings: Whether to add a column of warnings.
+
+    Raises:
+        TableError: The cells can't be used; the message names column and row.
     """
-
-    def __init__(self, posterior: Posterior, options: PredictOptions, *, warnings: bool = False) -> None:
-        """Store what answers.
-
-        Args:
-            posterior: The posterior.
-            options: Options of the answers.
-            warnings: Whether to add a column of warnings.
-        """
-        self.schema = posterior.schema
-        self._posterior, self._options, self._warnings = posterior, options, warnings
-
-    def score(self, block: pa.Table) -> Scored:
-        """The answer for some rows.
-
-        Raises:
-            TableError: The cells can't be used; the message names column and row.
-        """
-        columns = columns_from_table(block, self.schema)
-        question = Question(slice(0, block.num_rows), self._options, most_told=sys.maxsize if self._warnings else 0)
-        ((answer, found),) = self._posterior.predict_questions(columns, [question])
-        written: dict[str, Any] = written_columns(answer, self._options)
-        if self._warnings:
-            written["warnings"] = warning_texts(block.num_rows, found)
-        return Scored(answer_table(written), int(answer.extrapolation.sum()), len(self.schema.incomplete(columns)))
+    columns = columns_from_table(block, posterior.schema)
+    question = Question(slice(0, block.num_rows), options, most_told=sys.maxsize if warnings else 0)
+    ((answer, found),) = posterior.predict_questions(columns, [question])
+    written: dict[str, Any] = written_columns(answer, options)
+    if warnings:
+        written["warnings"] = warning_texts(block.num_rows, found)
+    return Scored(answer_table(written), int(answer.extrapolation.sum()), len(posterior.schema.incomplete(columns)))
 
 
 def written_columns(answer: AnyPrediction, options: PredictOptions) -> dict[str, Any]:
@@ -99,7 +87,7 @@ def score_blocks(
 
     Args:
         table: The table; the target and other columns that are no features are ignored.
-        answers: Answers blocks, in order: ``partial(map, scorer.score)``.
+        answers: Answers blocks, in order: ``partial(map, service.score)``.
         rows: Rows of a block.
 
     Raises:

@@ -12,7 +12,7 @@ import murho.ray
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import TableError
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.python.table_scoring import LocalScorer
+from murho.model.python.table_scoring import score_block
 from tests.rents import CHECKPOINTS, RENTS
 
 
@@ -37,7 +37,7 @@ def test_a_dataset_is_answered_in_order_with_the_same_bits_whatever_the_workers(
     one, two = found
     assert one["id"].to_pylist() == list(range(3_000))
     posterior = Posterior.load(RENTS)
-    expected = LocalScorer(posterior, PredictOptions(samples=64, seed=3)).score(rents_table).answers
+    expected = score_block(posterior, rents_table, PredictOptions(samples=64, seed=3)).answers
     for name in expected.column_names:
         values = expected[name].to_numpy()
         np.testing.assert_array_equal(one[name].to_numpy(), two[name].to_numpy())

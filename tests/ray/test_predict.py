@@ -14,13 +14,13 @@ import pytest
 from pyarrow import parquet
 
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.python.table_scoring import score_blocks
-from murho.ray.datasets import Worker, answers_of_workers
+from murho.model.python.table_scoring import score_block, score_blocks
+from murho.ray.datasets import answers_of_workers
 from tests.rents import CHECKPOINTS, RENTS
 from tests.support import call_murho
 
 NUMBERS = ["mean", "std", "epistemic_std", "aleatoric_std", "p5", "p50", "p95"]
-GIVEN = (RENTS, PredictOptions(samples=64, seed=3), "cpu", "auto", False)
+GIVEN = (PredictOptions(samples=64, seed=3),), (RENTS, "cpu", "auto")
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_killed_worker_loses_and_doubles_nothing_and_bytes_do_not_depend_on_wo
     def answers(workers: int, *, kill: bool) -> list[pa.Table]:
         found: list[pa.Table] = []
         for scored in score_blocks(
-            rents_table, lambda blocks: answers_of_workers(Worker, GIVEN, "cpu", workers, blocks), 200
+            rents_table, lambda blocks: answers_of_workers(score_block, *GIVEN, workers, blocks), 200
         ):
             if kill and not found:
                 os.kill(workers_of_ray()[0], signal.SIGKILL)

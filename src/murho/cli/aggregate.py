@@ -14,6 +14,7 @@ import typer
 
 from murho.cli.shared import (
     CheckpointsOption,
+    CsvOption,
     DeviceOption,
     EngineOption,
     JsonOption,
@@ -58,7 +59,7 @@ def aggregate(
     ] = None,
     checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
-    output: Annotated[Path | None, typer.Option(help="CSV file; by default stdout.")] = None,
+    output: CsvOption = None,
     samples: SamplesOption = DEFAULT_SAMPLES,
     percentiles: PercentilesOption = None,
     thresholds: ThresholdsOption = None,
@@ -92,10 +93,9 @@ def aggregate(
     with ExitStack() as stack:
         answers: Any = partial(map, lambda block: added_up(posterior, block, *asked))
         if engine == "ray":
-            from murho.ray.datasets import TotalsWorker, answers_of_workers
+            from murho.ray.datasets import answers_of_workers
 
-            given = (directory.absolute(), device, *asked)
-            answers = partial(answers_of_workers, TotalsWorker, given, device, workers)
+            answers = partial(answers_of_workers, added_up, asked, (directory.absolute(), device, "auto"), workers)
         advance = stack.enter_context(advancing("adding up", table.num_rows))
         stack.enter_context(naming(data))
         for part in score_blocks(table, answers):

@@ -5,11 +5,11 @@ import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from murho.cli.serve import configuration_of
+from murho.cli.serve import CheckpointsSetting, DeviceSetting, HostSetting, PortSetting, configuration_of
 from murho.cli.shared import JsonOption, print_json
 from murho.model.errors import MurhoError
 
@@ -21,12 +21,10 @@ MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 
 
 def doctor(
-    checkpoints: Annotated[
-        str | None, typer.Option(help="Directory of checkpoints, or the URL of a storage.  [default: checkpoints]")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.  [default: auto]")] = None,
-    host: Annotated[str | None, typer.Option(help="Address of the service.  [default: 127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port of the service.  [default: 8000]")] = None,
+    checkpoints: CheckpointsSetting = None,
+    device: DeviceSetting = None,
+    host: HostSetting = None,
+    port: PortSetting = None,
     json: JsonOption = False,
 ) -> None:
     """Say what is wrong with this installation: versions, device, threads, engine, checkpoints, port.

@@ -12,6 +12,7 @@ import typer
 
 from murho.cli.shared import (
     CheckpointsOption,
+    CsvOption,
     DeviceOption,
     JsonOption,
     RawOption,
@@ -49,7 +50,7 @@ def explain(
     ] = None,
     checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
-    output: Annotated[Path | None, typer.Option(help="CSV file; by default stdout.")] = None,
+    output: CsvOption = None,
     samples: Annotated[int, typer.Option(min=2, help="Draws behind each answer.")] = DEFAULT_SAMPLES,
     seed: SeedOption = None,
     raw: RawOption = False,

@@ -13,7 +13,7 @@ from murho.model.errors import MurhoError, OptionError
 from murho.model.tables.overrides import FileForm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 FILES = "CSV, Parquet, Arrow, JSON or Excel file, .gz and .zip, too; - for stdin"
 
@@ -22,82 +22,72 @@ def uniform(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the arguments that all take alike.
 
     Args:
-        command: A function for typer. If it asks a checkpoint, its parameter ``name``, an argument, or ``model`` gets
-            the name, or None, and its argument ``data`` the file. Its parameter ``form`` gets a `FileForm`.
+        command: A function for typer. If it asks a checkpoint, its parameter ``name`` or ``model`` gets the name, or
+            None, and its argument ``data`` the file. Its parameter ``form`` gets a `FileForm`.
     """
-    return _with_form(_with_places(command))
-
-
-def _with_form(command: Callable[..., None]) -> Callable[..., None]:
     parameters = inspect.signature(command, eval_str=True).parameters
-    if "form" not in parameters:
-        return command
+    takes = next((name for name in ("name", "model") if name in parameters and not _is_option(parameters[name])), None)
+    data = parameters.get("data")
+    data = None if takes is None or data is None or _is_option(data) else data
+    needed = data is not None and data.default is inspect.Parameter.empty
+    places, form = [], FORM if "form" in parameters else []
+    if takes is not None:
+        alone = "; may be left out where there is only one." if "checkpoints" in parameters else "."
+        about = f"Name of the checkpoint, as of --model{alone}"
+        places.append(parameter("place", typer.Argument(metavar="NAME", help=about, autocompletion=complete_places)))
+    if data is not None:
+        said = [each.help for each in getattr(data.annotation, "__metadata__", ())]
+        purpose = (f"{said[0]}: a {FILES}" if said else f"A {FILES}") + ". Needed." * needed
+        places.append(parameter("file", typer.Argument(metavar="DATA", help=purpose, autocompletion=complete_places)))
+    if takes is not None:
+        name = typer.Option("--model", help="Name of the checkpoint.", autocompletion=complete_names)
+        places.append(parameter("model", name))
 
     @wraps(command)
     def called(
-        *, sheet: str | None = None, skip_lines: int = 0, file_encoding: str | None = None, **given: Any
+        *,
+        place: str | None = None,
+        file: str | None = None,
+        model: str | None = None,
+        sheet: str | None = None,
+        skip_lines: int = 0,
+        file_encoding: str | None = None,
+        **given: Any,
     ) -> None:
-        command(form=FileForm(sheet, skip_lines, file_encoding), **given)
+        if form:
+            given["form"] = FileForm(sheet, skip_lines, file_encoding)
+        if takes is not None:
+            found = [each for each in (place, file) if each is not None]
+            given[takes], path = name_and_data(found, model, None if data is None else needed)
+            if needed and path is None:
+                raise OptionError("name the file: DATA")
+            if data is not None:
+                given["data"] = path
+        command(**given)
 
-    options = {
-        "sheet": (None, str | None, typer.Option(help="Sheet of a workbook; by default the first with cells.")),
-        "skip_lines": (0, int, typer.Option(min=0, help="Lines of a CSV file before its header line.")),
-        "file_encoding": (None, str | None, typer.Option(help="Encoding of a text; by default what it tells.")),
-    }
-    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer reads
-        [
-            *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters.values() if each.name != "form"),
-            *(
-                inspect.Parameter(
-                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
-                )
-                for name, (default, kind, option) in options.items()
-            ),
-        ]
-    )
+    replaced = [takes, "form", *(["data"] if data else [])]
+    declare(called, [*places, *(each for each in parameters.values() if each.name not in replaced), *form])
     return called
 
 
-def _with_places(command: Callable[..., None]) -> Callable[..., None]:
-    parameters = inspect.signature(command, eval_str=True).parameters
-    takes = next((name for name in ("name", "model") if name in parameters and not _is_option(parameters[name])), None)
-    takes = takes or ("model" if "model" in parameters else None)
-    if takes is None:
-        return command
-    data = parameters.get("data")
-    data = None if data is None or _is_option(data) else data
-    needed = data is not None and data.default is inspect.Parameter.empty
-    alone = "; may be left out where there is only one." if "checkpoints" in parameters else "."
-    about = f"Name of the checkpoint, as of --model{alone}"
-    place: Any = Annotated[str | None, typer.Argument(metavar="NAME", help=about, autocompletion=complete_places)]
-    said = [each.help for each in getattr(data and data.annotation, "__metadata__", ())]
-    purpose = (f"{said[0]}: a {FILES}" if said else f"A {FILES}") + ". Needed." * needed
-    file: Any = Annotated[str | None, typer.Argument(metavar="DATA", help=purpose, autocompletion=complete_places)]
-    model: Any = Annotated[
-        str | None, typer.Option("--model", help="Name of the checkpoint.", autocompletion=complete_names)
-    ]
+def parameter(name: str, option: Any, kind: Any = str | None, default: Any = None) -> inspect.Parameter:
+    """A parameter of a command, with typer's argument or option for it."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
-    @wraps(command)
-    def called(place: str | None = None, file: str | None = None, model: str | None = None, **given: Any) -> None:
-        places = [each for each in (place, file) if each is not None]
-        name, path = name_and_data(places, model, None if data is None else needed)
-        if needed and path is None:
-            raise OptionError("name the file: DATA")
-        command(**{takes: name}, **({} if data is None else {"data": path}), **given)
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    given = {"place": place, **({} if data is None else {"file": file}), "model": model}
-    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer reads
-        [
-            *(inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in given.items()),
-            *(
-                each.replace(kind=keyword)
-                for each in parameters.values()
-                if each.name != takes and (each.name != "data" or data is None)
-            ),
-        ]
-    )
-    return called
+def declare(command: Callable[..., None], parameters: Iterable[inspect.Parameter]) -> None:
+    """Declare the parameters that typer reads, and gives by name; one for any others is left out."""
+    keyword, others = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
+    kept = [each.replace(kind=keyword) for each in parameters if each.kind is not others]
+    command.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]  # mypy knows no attributes of functions
+
+
+FORM = [
+    parameter("sheet", typer.Option(help="Sheet of a workbook; by default the first with cells.")),
+    parameter("skip_lines", typer.Option(min=0, help="Lines of a CSV file before its header line."), int, 0),
+    parameter("file_encoding", typer.Option(help="Encoding of a text; by default what it tells.")),
+]
+"""Options of every command that reads a file, for its `FileForm`."""
 
 
 def _is_option(parameter: inspect.Parameter) -> bool:
@@ -116,7 +106,7 @@ def name_and_data(places: Sequence[str], model: str | None, needed: bool | None)
         OptionError: There are too many arguments, or the name is given twice.
     """
     most = 1 + (needed is not None)
-    if len(places) == most and model is not None and most > (needed is not None):
+    if len(places) == most and model is not None:
         raise OptionError(f"the checkpoint is named twice: {places[0]} and --model {model}")
     if len(places) > most:
         raise OptionError(f"{' '.join(places)}: expected {'a name and a file' if most > 1 else 'a name'} at most")

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from murho.cli.grammar import FILES, complete_columns
+from murho.cli.grammar import FILES, complete_columns, declare
 from murho.cli.shared import JsonOption, named, naming, print_json, print_lines
 from murho.cli.train import option_parameters, option_values
 from murho.model.tables.overrides import AS_IT_IS, FileForm
@@ -55,9 +55,10 @@ def inspect(
     print_lines([*report_lines(report, Path(named(data)).name, width or None), *notes])
 
 
-inspect.__signature__ = signatures.Signature(  # type: ignore[attr-defined]  # what typer reads
+declare(
+    inspect,
     [
-        *(each for each in signatures.signature(inspect, eval_str=True).parameters.values() if each.name != "given"),
+        *signatures.signature(inspect, eval_str=True).parameters.values(),
         *(each for each in option_parameters() if each.name in OPTIONS),
-    ]
+    ],
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from murho.cli.serve import configuration_of
+from murho.cli.serve import CheckpointsSetting, DeviceSetting, configuration_of
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
 
 def mcp(
-    checkpoints: Annotated[
-        str | None, typer.Option(help="Directory of checkpoints, or the URL of a storage.  [default: checkpoints]")
-    ] = None,
+    checkpoints: CheckpointsSetting = None,
     url: Annotated[
         str | None,
         typer.Option(help="A service to ask instead, such as http://127.0.0.1:8000; its key: MURHO_API_KEY."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.  [default: auto]")] = None,
+    device: DeviceSetting = None,
 ) -> None:
     """Give an agent tools over stdin and stdout (Model Context Protocol): models, predictions, totals.
 

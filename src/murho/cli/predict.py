@@ -129,7 +129,7 @@ def predict(
 
     from murho.model.predictive.compiled_engine import engine_worth
     from murho.model.progress import advancing, ignore_rows
-    from murho.model.python.table_scoring import LocalScorer, beside, lists_as_text, score_blocks
+    from murho.model.python.table_scoring import beside, lists_as_text, score_block, score_blocks
     from murho.model.tables.writers import csv_writer, parquet_writer
 
     worth = engine_worth(table.num_rows, samples)
@@ -144,13 +144,13 @@ def predict(
             schema = service.schema
             require_fitting(schema, given)
         elif engine == "ray":
-            from murho.ray.datasets import Worker, answers_of_workers
+            from murho.ray.datasets import answers_of_workers
 
-            of_worker = (directory.absolute(), options, device, worth, warnings)
-            answers = partial(answers_of_workers, Worker, of_worker, device, workers)
+            checkpoint = (directory.absolute(), device, worth)
+            answers = partial(answers_of_workers, score_block, (options, warnings), checkpoint, workers)
         else:
-            local = LocalScorer(load_posterior(directory, device, worth), options, warnings=warnings)
-            answers = partial(map, local.score)
+            score = partial(score_block, load_posterior(directory, device, worth), options=options, warnings=warnings)
+            answers = partial(map, score)
         as_parquet = output is not None and output.suffix.lower() == ".parquet"
         write = stack.enter_context(parquet_writer(output) if output and as_parquet else csv_writer(output))
         # A bar would be drawn among the rows on the same terminal.

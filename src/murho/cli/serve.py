@@ -17,21 +17,25 @@ if TYPE_CHECKING:
     from murho.service.settings import Configuration, Settings
 
 
+CheckpointsSetting = Annotated[
+    str | None,
+    typer.Option(
+        help="Directory of NAME/VERSION checkpoints, or the URL of a storage: s3://BUCKET/PREFIX.  "
+        "[default: checkpoints]"
+    ),
+]
+DeviceSetting = Annotated[str | None, typer.Option(help="auto, cpu or cuda.  [default: auto]")]
+HostSetting = Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 for all.  [default: 127.0.0.1]")]
+PortSetting = Annotated[int | None, typer.Option(help="Port; 0 lets the system choose.  [default: 8000]")]
+
+
 def serve(
-    checkpoints: Annotated[
-        str | None,
-        typer.Option(
-            help="Directory of NAME/VERSION checkpoints, or the URL of a storage: s3://BUCKET/PREFIX.  "
-            "[default: checkpoints]"
-        ),
-    ] = None,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on; 0.0.0.0 for all.  [default: 127.0.0.1]")
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 lets the system choose.  [default: 8000]")] = None,
+    checkpoints: CheckpointsSetting = None,
+    host: HostSetting = None,
+    port: PortSetting = None,
     ssl_certfile: Annotated[Path | None, typer.Option(help="Certificate chain, PEM; the service speaks HTTPS.")] = None,
     ssl_keyfile: Annotated[Path | None, typer.Option(help="Its key, if it is in another file.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.  [default: auto]")] = None,
+    device: DeviceSetting = None,
     default_model: Annotated[
         str | None, typer.Option(help="The model behind POST /predict; by default the only one.")
     ] = None,

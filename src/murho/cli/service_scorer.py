@@ -49,7 +49,7 @@ def connect(url: str) -> Client:
 
 
 class ServiceScorer:
-    """Answers blocks as `model.python.table_scoring.LocalScorer` does, but asks a running service.
+    """Answers blocks as `model.python.table_scoring.score_block` does, but asks a running service.
 
     Attributes:
         schema: The schema of the model.

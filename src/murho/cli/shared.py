@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -17,7 +18,6 @@ from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -25,15 +25,14 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.stores import CheckpointStore, WrittenVersion
 
 CheckpointsOption = Annotated[
-    str, typer.Option("--checkpoints", help="Directory of checkpoints, or the URL of a storage: s3://BUCKET/PREFIX.")
+    str, typer.Option(help="Directory of checkpoints, or the URL of a storage: s3://BUCKET/PREFIX.")
 ]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-EngineOption = Annotated[
-    str, typer.Option("--engine", help="local, or ray: with workers on many processors and machines.")
-]
+CsvOption = Annotated[Path | None, typer.Option(help="CSV file; by default stdout.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+EngineOption = Annotated[str, typer.Option(help="local, or ray: with workers on many processors and machines.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 PercentilesOption = Annotated[
-    str | None, typer.Option("--percentiles", help="Levels of the percentile columns, of numbers.  [default: 5,50,95]")
+    str | None, typer.Option(help="Levels of the percentile columns, of numbers.  [default: 5,50,95]")
 ]
 RawOption = Annotated[bool, typer.Option("--raw", help="Leave the spread, or probabilities, as before calibration.")]
 ReportOption = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html beside the checkpoint.")]
@@ -41,19 +40,17 @@ ReportRowsOption = Annotated[
     bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
 ]
 SamplesOption = Annotated[
-    int, typer.Option("--samples", min=0, help="Draws behind each answer; 0: the mean, or the probabilities, alone.")
+    int, typer.Option(min=0, help="Draws behind each answer; 0: the mean, or the probabilities, alone.")
 ]
-SeedOption = Annotated[int | None, typer.Option("--seed", min=0, max=2**63 - 1, help="Seed of the draws.")]
+SeedOption = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")]
 ThresholdsOption = Annotated[
     str | None,
-    typer.Option(
-        "--thresholds", help="Values such as 20,30: columns exceedance_20, … with the probability of more than that."
-    ),
+    typer.Option(help="Values such as 20,30: columns exceedance_20, … with the probability of more than that."),
 ]
-VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
+VersionOption = Annotated[str | None, typer.Option(help="Version; by default the latest.")]
 WorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", min=1, help="Workers of --engine ray; by default as many as there are processors."),
+    typer.Option(min=1, help="Workers of --engine ray; by default as many as there are processors."),
 ]
 
 

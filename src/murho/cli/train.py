@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from murho.cli.grammar import FILES, complete_columns
+from murho.cli.grammar import FILES, complete_columns, declare, parameter
 from murho.cli.shared import (
     CheckpointsOption,
     DeviceOption,
     JsonOption,
+    ReportRowsOption,
     named,
     naming,
     numbers_of,
@@ -120,14 +121,10 @@ def option_parameters(options: type[TrainOptions] = TrainOptions) -> list[inspec
         options: `TrainOptions`, or a class with further fields.
     """
     return [
-        inspect.Parameter(
+        parameter(
             text.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                TYPES[text.type] | None,
-                typer.Option(help=text.help + " May be repeated." * (text.type == "strings")),
-            ],
+            typer.Option(help=text.help + " May be repeated." * (text.type == "strings")),
+            TYPES[text.type] | None,
         )
         for text in option_texts(options)
         if text.type in TYPES
@@ -165,9 +162,7 @@ def train(
             show_default="yes, without --quick",
         ),
     ] = None,
-    report_rows: Annotated[
-        bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
-    ] = True,
+    report_rows: ReportRowsOption = True,
     device: DeviceOption = "auto",
     json: JsonOption = False,
     form: FileForm = AS_IT_IS,
@@ -222,12 +217,7 @@ def train(
         print_lines(next_commands(written))
 
 
-train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what `inspect.signature`, and so typer, reads
-    [
-        *(each for each in inspect.signature(train, eval_str=True).parameters.values() if each.name != "given"),
-        *option_parameters(),
-    ]
-)
+declare(train, [*inspect.signature(train, eval_str=True).parameters.values(), *option_parameters()])
 
 
 def _settings(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from murho.model.checkpoint.checkpoint import find_checkpoint
 from murho.model.predictive.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.python.table_scoring import (
     FIRST_ROWS,
     ROWS_PER_BLOCK,
-    LocalScorer,
-    Scored,
     beside,
     check_first_rows,
     check_options,
+    score_block,
     stored_schema,
 )
 from murho.ray.library import processors_of_ray, ray_running, require_ray
@@ -26,83 +25,45 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.predictive.totals import Totals, TotalsOptions
 
-Found = TypeVar("Found", covariant=True)
-
-
-class Answering(Protocol[Found]):
-    """What a worker is: it answers blocks of rows."""
-
-    def score(self, block: pa.Table) -> Found:
-        """The answer for a block."""
+Found = TypeVar("Found")
 
 
-class Worker:
+class Worker(Generic[Found]):
     """A loaded checkpoint that answers blocks; with one thread, whatever the machine, so that bytes are reproduced."""
 
     def __init__(
-        self,
-        checkpoint: Path,
-        options: PredictOptions,
-        device: str = "cpu",
-        engine: str = "auto",
-        warnings: bool = False,
-        keep_inputs: bool = False,
+        self, answer: Callable[..., Found], given: tuple[object, ...], checkpoint: Path, device: str, engine: str
     ) -> None:
         """Load the checkpoint.
 
         Args:
+            answer: Answers a block; takes a posterior, the block and more.
+            given: What else it takes.
             checkpoint: Directory of the version, on every machine.
-            options: Options of the answers.
             device: ``auto``, ``cpu`` or ``cuda``.
             engine: One of `model.predictive.compiled_engine.ENGINES`.
-            warnings: Whether to add a column of warnings.
-            keep_inputs: Whether a call answers with the columns of its block first.
         """
-        posterior = _loaded(checkpoint, device, engine)
-        self._scorer, self._keep_inputs = LocalScorer(posterior, options, warnings=warnings), keep_inputs
+        import torch
 
-    def score(self, block: pa.Table) -> Scored:
-        """The answer for some rows; see `model.python.table_scoring.LocalScorer.score`."""
-        return self._scorer.score(block)
+        from murho.model.checkpoint.posterior import Posterior
+        from murho.model.runtime import resolve_device
 
-    def __call__(self, block: pa.Table) -> pa.Table:
-        """The columns of the answer for a block of a dataset."""
-        answers = self.score(block).answers
-        return beside(block, answers) if self._keep_inputs else answers
+        torch.set_num_threads(1)
+        self._posterior = Posterior.load(checkpoint, resolve_device(device), engine=engine)
+        self._answer, self._given = answer, given
 
+    def score(self, block: pa.Table) -> Found:
+        """The answer for a block."""
+        return self._answer(self._posterior, block, *self._given)
 
-class TotalsWorker:
-    """A loaded checkpoint that adds up the rows of each block; see `model.python.table_totals.added_up`."""
-
-    def __init__(
-        self, checkpoint: Path, device: str, options: TotalsOptions, by: Sequence[str], weights: str | None
-    ) -> None:
-        """Load the checkpoint; `options` are those of the totals, checked."""
-        self._posterior, self._asked = _loaded(checkpoint, device, "auto"), (options, by, weights)
-
-    def score(self, block: pa.Table) -> Totals:
-        """The totals of the rows of a block; see `add_table`."""
-        from murho.model.python.table_totals import added_up
-
-        return added_up(self._posterior, block, *self._asked)
-
-
-def _loaded(checkpoint: Path, device: str, engine: str) -> Posterior:
-    import torch
-
-    from murho.model.checkpoint.posterior import Posterior
-    from murho.model.runtime import resolve_device
-
-    torch.set_num_threads(1)
-    return Posterior.load(checkpoint, resolve_device(device), engine=engine)
+    __call__ = score
 
 
 def answers_of_workers(
-    worker: Callable[..., Answering[Found]],
+    answer: Callable[..., Found],
     given: tuple[object, ...],
-    device: str,
+    checkpoint: tuple[Path, str, str],
     workers: int | None,
     blocks: Iterable[pa.Table],
 ) -> Iterator[Found]:
@@ -111,9 +72,9 @@ def answers_of_workers(
     A worker that dies is replaced, and its blocks are answered again.
 
     Args:
-        worker: `Worker` or `TotalsWorker`.
-        given: Its arguments.
-        device: ``auto``, ``cpu`` or ``cuda``.
+        answer: See `Worker`.
+        given: See `Worker`.
+        checkpoint: Directory, device and engine, see `Worker`.
         workers: Number of workers, each with one processor; None: as many as there are processors.
         blocks: The rows.
 
@@ -124,8 +85,9 @@ def answers_of_workers(
         import ray
 
         found = processors_of_ray()
-        remote = ray.remote(num_cpus=1, num_gpus=gpus_for(device), max_restarts=-1, max_task_retries=-1)(worker)
-        pool = [remote.remote(*given) for _ in range(min(workers or found, found))]
+        gpus = gpus_for(checkpoint[1])
+        remote = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=-1)(Worker)
+        pool = [remote.remote(answer, given, *checkpoint) for _ in range(min(workers or found, found))]
         waiting: deque[Any] = deque()
         try:
             for number, block in enumerate(blocks):
@@ -136,6 +98,14 @@ def answers_of_workers(
                 yield ray.get(waiting.popleft())
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
+
+
+def _score_rows(
+    posterior: Posterior, block: pa.Table, options: PredictOptions, warnings: bool, keep_inputs: bool
+) -> pa.Table:
+    """The columns of the answer for a block of a dataset, behind its own if these are kept."""
+    answers = score_block(posterior, block, options, warnings=warnings).answers
+    return beside(block, answers) if keep_inputs else answers
 
 
 def gpus_for(device: str) -> int | None:
@@ -213,7 +183,7 @@ def predict(
     blocks.context.execution_options.preserve_order = True
     return blocks.map_batches(
         Worker,
-        fn_constructor_args=(directory, options, device, "auto", warnings, keep_inputs),
+        fn_constructor_args=(_score_rows, (options, warnings, keep_inputs), directory, device, "auto"),
         batch_size=None,
         batch_format="pyarrow",
         # From one worker up: all of them at once could leave no processor for the tasks that read the rows.
