@@ -1,11 +1,15 @@
-"""Names for arrays of one type; docstrings say their shapes."""
+"""Names for arrays of one type, whose docstrings say their shapes; and values that are made of arrays."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 Doubles: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = NDArray[np.float32]
@@ -16,3 +20,25 @@ Places: TypeAlias = NDArray[np.intp]
 Bools: TypeAlias = NDArray[np.bool_]
 Array: TypeAlias = NDArray[Any]
 """Of any type, such as a canonical column."""
+
+Value = TypeVar("Value")
+
+
+def with_arrays(work: Callable[[Sequence[Array]], Array], values: Sequence[Value]) -> Value:
+    """The first of values of one type, with arrays made of those in the same place of all, in dataclasses and dicts.
+
+    Args:
+        work: Makes an array of these.
+        values: At least one; `numpy.concatenate` joins their rows.
+    """
+    parts: Sequence[Any] = values
+    made = first = parts[0]
+    if isinstance(first, np.ndarray):
+        made = work(parts)
+    elif isinstance(first, dict):
+        made = {key: with_arrays(work, [part[key] for part in parts]) for key in first}
+    elif hasattr(first, "__dataclass_fields__"):
+        names = [field.name for field in fields(first)]
+        made = type(first)(**{name: with_arrays(work, [getattr(part, name) for part in parts]) for name in names})
+    whole: Value = made
+    return whole

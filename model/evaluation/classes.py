@@ -292,7 +292,7 @@ def roc_auc(probabilities: Doubles, labels: Ints, rows: RowWeights) -> float | N
     """
     areas = []
     for number in range(probabilities.shape[1]) if probabilities.shape[1] > 2 else [1]:
-        place = np.unique(probabilities[:, number], return_inverse=True)[1].reshape(-1)
+        place = np.unique(probabilities[:, number], return_inverse=True)[1]
         own, others = (np.bincount(place, rows.shares * chosen) for chosen in (labels == number, labels != number))
         pairs = own.sum() * others.sum()
         if pairs > 0.0:
@@ -317,6 +317,6 @@ def accuracy_of_kept(correct: Bools, uncertainty: Doubles, rows: RowWeights) -> 
     Returns:
         By share of the weight in `SHARES_KEPT`: ``{"50": …, "80": …}``.
     """
-    place = np.unique(uncertainty, return_inverse=True)[1].reshape(-1)
+    place = np.unique(uncertainty, return_inverse=True)[1]
     known, right = (np.append(0.0, np.bincount(place, rows.shares * of).cumsum()) for of in (1.0, correct))
     return {str(share): float(np.interp(share / 100.0, known, right)) * 100.0 / share for share in SHARES_KEPT}

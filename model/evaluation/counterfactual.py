@@ -253,21 +253,19 @@ class _Found:
         orders = (waiting[np.argsort(self.lacks[waiting])], waiting[np.argsort(-gained)])
         best = np.unique(np.concatenate([order[: BEAM // 2] for order in orders]))
         self._grown.update(best.tolist())
-        parts: dict[str, list[Array]] = {name: [] for name in self.columns}
+        blocks: list[Columns] = []
         places = {each.name: place for place, each in enumerate(self._schema.features)}
         for feature in free:
             rows = best[~self.differs[best, places[feature.name]]]
             tried = _values(feature, distribution, values)
-            for name, column in self.columns.items():
-                repeated = column[rows].repeat(len(tried))
-                parts[name].append(np.tile(tried, len(rows)) if name == feature.name else repeated)
-        return {name: np.concatenate(of) if of else self.columns[name][:0] for name, of in parts.items()}
+            block = {name: column[rows].repeat(len(tried)) for name, column in self.columns.items()}
+            blocks.append(block | {feature.name: np.tile(tried, len(rows))})
+        return self._stacked(blocks)
 
     def nearer(self, turn: int) -> dict[str, Array]:
         """The nearest rows that reach the goal, each with one number, or all of them, moved back; ``[n]``."""
-        rows = self.diverse(KEPT)
-        parts: dict[str, list[Array]] = {name: [] for name in self.columns}
-        for place in rows:
+        blocks: list[Columns] = []
+        for place in self.diverse(KEPT):
             moving = [
                 each.name
                 for each, differs in zip(self._schema.features, self.differs[place], strict=True)
@@ -275,14 +273,20 @@ class _Found:
             ]
             for names in [*([name] for name in moving), *([moving] if len(moving) > 1 else [])]:
                 shares = np.linspace(0.0, 1.0, 9)[1:-1] if turn < 2 else np.array([0.02, 0.05, 0.1, 0.2])
-                for name, column in self.columns.items():
-                    moved = np.repeat(column[place : place + 1], len(shares))
-                    if name in names:
-                        moved = moved + shares * (self._row[name][0] - moved)
-                        if _whole(self._row[name][0], column[place]):
-                            moved = np.round(moved)
-                    parts[name].append(moved)
-        return {name: np.concatenate(of) if of else self.columns[name][:0] for name, of in parts.items()}
+                block = {name: column[[place] * len(shares)] for name, column in self.columns.items()}
+                for name in names:
+                    ends = np.array([self.columns[name][place], self._row[name][0]])
+                    moved = block[name] + shares * (ends[1] - block[name])
+                    block[name] = np.round(moved) if (ends == np.round(ends)).all() else moved
+                blocks.append(block)
+        return self._stacked(blocks)
+
+    def _stacked(self, blocks: Sequence[Columns]) -> dict[str, Array]:
+        """The rows of all blocks."""
+        return {
+            name: np.concatenate([column[:0], *(block[name] for block in blocks)])
+            for name, column in self.columns.items()
+        }
 
     def diverse(self, count: int) -> Ints:
         """The nearest rows that reach the goal, at most one for each set of changed cells, by their places."""
@@ -291,10 +295,6 @@ class _Found:
         for place in reaching[np.argsort(self.distances[reaching], kind="stable")]:
             nearest.setdefault(self.differs[place].tobytes(), int(place))
         return np.array([*nearest.values()][:count], dtype=np.int64)
-
-
-def _whole(*values: float) -> bool:
-    return all(value == round(value) for value in values)
 
 
 def _gap(feature: Feature, given: Any, cells: Array) -> Doubles:

@@ -384,36 +384,33 @@ class ClassesByJudges(RowArrays):
     def calibrated(self, fitting: _Fitting[ClassCalibration]) -> tuple[ClassCalibration | None, JudgedClasses]:
         """The calibration, if there is to be one, and the rows as answers would be."""
         labels, logs = torch.from_numpy(self.together.labels), torch.from_numpy(self.pooled).log()
-        outside, share, earlier = (
-            torch.from_numpy(self.outside),
-            torch.from_numpy(self.epistemic_share),
-            fitting.earlier,
-        )
+        outside, share = torch.from_numpy(self.outside), torch.from_numpy(self.epistemic_share)
+        earlier = fitting.earlier
 
-        def weights_of(chosen: RowWeights) -> Tensor | None:
-            return torch.from_numpy(chosen.amounts) if chosen.weighted else None
+        def counts_of(rows: Bools) -> dict[str, Any]:
+            counts = fitting.weights.of_rows(rows)
+            return {
+                "weights": torch.from_numpy(counts.amounts) if counts.weighted else None,
+                "units": counts.units if counts.grouped else None,
+            }
 
         def answered(mapped: ClassMap) -> Tensor:
             return served_probabilities(logs.exp(), mapped, self.shares, outside, lambda: share)
 
         def fit_map(rows: Bools) -> ClassMap:
-            chosen = fitting.weights.of_rows(rows)
             return fit_class_map(
                 logs[rows],
                 labels[rows],
-                weights=weights_of(chosen),
-                units=chosen.units if chosen.grouped else None,
+                **counts_of(rows),
                 earlier=None if earlier is None else earlier.map,
                 earlier_rows=0 if earlier is None else earlier.rows,
             )
 
         def fit_sets(rows: Bools) -> PredictionSets:
-            chosen = fitting.weights.of_rows(rows)
             return fit_prediction_sets(
                 served[rows],
                 labels[rows],
-                weights=weights_of(chosen),
-                units=chosen.units if chosen.grouped else None,
+                **counts_of(rows),
                 method=fitting.method if earlier is None else POOLED,
                 earlier=None if earlier is None else earlier.sets,
             )
@@ -422,8 +419,8 @@ class ClassesByJudges(RowArrays):
         if fitting.calibrating.any():
             for inside, mapped in fitting.crosswise(fit_map):
                 served[inside] = answered(mapped)[inside]
-            mapped = fit_map(fitting.calibrating)
             chosen = fitting.calibrating
+            mapped = fit_map(chosen)
             evidence = HeldOutClasses.of(
                 numbers_of(served)[chosen],
                 self.together.labels[chosen],
@@ -431,7 +428,7 @@ class ClassesByJudges(RowArrays):
                 fitting.weights.units[chosen],
                 None if earlier is None else earlier.held_out,
             )
-            calibration = ClassCalibration(mapped, fit_sets(fitting.calibrating), evidence)
+            calibration = ClassCalibration(mapped, fit_sets(chosen), evidence)
             calibrations = [(inside, ClassCalibration(mapped, sets)) for inside, sets in fitting.crosswise(fit_sets)]
         elif fitting.own is None:
             return None, self.together

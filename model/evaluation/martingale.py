@@ -38,7 +38,7 @@ import torch
 from pydantic import Field
 
 from murho.model.evaluation.recorded import SHARES
-from murho.model.json_validation import MisfitError, Positive, Share, Stored
+from murho.model.json_validation import Count, MisfitError, Positive, Share, Stored
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -73,7 +73,7 @@ class Alarm(Stored):
     """
 
     outcomes: Annotated[int, Field(ge=1)]
-    since: Annotated[int, Field(ge=0)]
+    since: Count
 
 
 def _bin_edges(*, central: bool) -> Doubles:
@@ -99,7 +99,7 @@ class PitRanks(Stored):
 
     edges: list[Share]
     rows: list[Positive]
-    outcomes: list[Annotated[int, Field(ge=0)]]
+    outcomes: list[Count]
     central: bool = False
 
     def __post_init__(self) -> None:
@@ -166,7 +166,7 @@ class PitMartingale(Stored):
     """
 
     ranks: list[PitRanks] = field(default_factory=lambda: [PitRanks.of_outcomes()])
-    outcomes: Annotated[int, Field(ge=0)] = 0
+    outcomes: Count = 0
     alarm: Alarm | None = None
     bets: list[float] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)

@@ -8,15 +8,16 @@ fill it, and say what it reports.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from murho.model.arrays import with_arrays
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,27 +32,11 @@ class RowArrays:
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """All rows of several parts, in order; what is no array is that of the first part."""
-        made: Self = _each(parts, np.concatenate)
-        return made
+        return with_arrays(np.concatenate, parts)
 
     def of_rows(self, rows: Array) -> Self:
         """Selected rows, by a mask or by row numbers, which may also reorder them."""
-        made: Self = _each([self], lambda arrays: arrays[0][rows])
-        return made
-
-
-def _each(values: Sequence[Any], made: Callable[[Sequence[Array]], Array]) -> Any:
-    """What is made of the arrays in the same place of several values."""
-    match values[0]:
-        case np.ndarray():
-            return made(values)
-        case dict() as first:
-            return {key: _each([value[key] for value in values], made) for key in first}
-        case RowArrays() as first:
-            names = [field.name for field in fields(first)]
-            return type(first)(**{name: _each([getattr(value, name) for value in values], made) for name in names})
-        case first:
-            return first
+        return with_arrays(lambda arrays: arrays[0][rows], [self])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +65,7 @@ class RowWeights:
             units: Id of each row's unit, ``[n]``, any kind; None: every row is one.
         """
         amounts = np.ones(rows) if weights is None else np.asarray(weights, dtype=np.float64)
-        ids = np.arange(rows) if units is None else np.unique(units, return_inverse=True)[1].reshape(-1)
+        ids = np.arange(rows) if units is None else np.unique(units, return_inverse=True)[1]
         return cls(amounts, ids, weights is not None, units is not None)
 
     def of_rows(self, chosen: Array) -> RowWeights:

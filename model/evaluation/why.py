@@ -194,11 +194,13 @@ def why(
                 if name != "mean":
                     of_sets = of_sets * factor[:, None]
                 nothing = of_sets[:, 0] + (whole[name][some] - of_sets[:, -1])  # outcomes may have moved the mean
-                changes, total = of_sets[:, 1:-1] - of_sets[:, :1], whole[name][some] - nothing
+                added = of_sets[:, 1:] - of_sets[:, :1]
                 baseline[name][some] = nothing
                 where = np.ix_(some, cells)
-                shares[name][where] = sets.shares(changes, total)
-                errors[name][where] = sets.errors(changes, total)
+                shares[name][where] = added @ sets.weights.T
+                if sets.leaving_out is not None:
+                    estimates = np.stack([added @ weights.T for weights in sets.leaving_out])
+                    errors[name][where] = estimates.std(axis=0) * (len(estimates) - 1) ** 0.5
             advance(len(some))
     return Why(names, baseline, shares, errors if sampled else None)
 
@@ -219,39 +221,20 @@ class _Sets:
 
     Attributes:
         masks: Whether each cell is in each of P sets, ``[P, K]``.
-        weights: Of each set's worth in each share, ``[K, P]``, and of the worth of all cells, ``[K]``.
+        weights: Of what each set, and all cells together, add to the baseline in each share, ``[K, P + 1]``.
         leaving_out: The same without one group of sampled pairs each; None: all sets are there.
     """
 
     masks: Bools
-    weights: tuple[Doubles, Doubles]
-    leaving_out: tuple[tuple[Doubles, Doubles], ...] | None
-
-    def shares(self, changes: Doubles, total: Doubles) -> Doubles:
-        """Shares ``[B, K]`` of what each set ``[B, P]``, and all cells together ``[B]``, add to the baseline."""
-        return _applied(self.weights, changes, total)
-
-    def errors(self, changes: Doubles, total: Doubles) -> Doubles:
-        """Their standard errors, ``[B, K]``."""
-        if self.leaving_out is None:
-            return np.zeros((len(total), self.masks.shape[1]))
-        estimates = np.stack([_applied(weights, changes, total) for weights in self.leaving_out])
-        return np.asarray(estimates.std(axis=0) * (len(estimates) - 1) ** 0.5)
-
-
-def _applied(
-    weights: tuple[Doubles, Doubles],
-    changes: Doubles,
-    total: Doubles,
-) -> Doubles:
-    return np.asarray(changes @ weights[0].T + total[:, None] * weights[1])
+    weights: Doubles
+    leaving_out: tuple[Doubles, ...] | None
 
 
 @lru_cache(16)
 def _sets(cells: int, pairs: int) -> _Sets:
     """The sets of so many cells that are asked for, in about so many pairs."""
     if cells < 2:
-        return _Sets(np.empty((0, cells), dtype=np.bool_), (np.empty((cells, 0)), np.ones(cells)), None)
+        return _Sets(np.empty((0, cells), dtype=np.bool_), np.ones((cells, 1)), None)
     generator = np.random.default_rng(cells)
     sizes = range(1, cells // 2 + 1)
     # Pairs of sets of s and of K - s cells, and their weight: there are half as many where both sizes are the same.
@@ -303,8 +286,8 @@ def _without_group(weights: Doubles, groups: Ints, group: int) -> Doubles:
     return np.asarray(left * (weights.sum() / left.sum()) if left.any() else left)
 
 
-def _solved(sets: Bools, weights: Doubles) -> tuple[Doubles, Doubles]:
-    """Weights of the worth of sets and their complements in the shares, and of the worth of all cells.
+def _solved(sets: Bools, weights: Doubles) -> Doubles:
+    """Weights in the shares of what sets, their complements, and all cells add to the baseline, ``[K, P + 1]``.
 
     With Z the masks and W the weights, least squares with the sum of the shares held is
     ``A^-1 Z'W y + u (total - 1'A^-1 Z'W y)`` with ``A = Z'WZ`` and ``u = A^-1 1 / 1'A^-1 1``.
@@ -314,7 +297,7 @@ def _solved(sets: Bools, weights: Doubles) -> tuple[Doubles, Doubles]:
     inverse = np.linalg.inv(weighted @ both)
     total = inverse.sum(axis=1) / inverse.sum()
     free = inverse @ weighted
-    return free - np.outer(total, free.sum(axis=0)), total
+    return np.column_stack([free - np.outer(total, free.sum(axis=0)), total])
 
 
 def missing_cells(distribution: FeatureDistribution | None, schema: Schema, columns: Columns) -> list[Cell]:

@@ -149,15 +149,16 @@ def _of_field(
     field: AnswerField, path: tuple[str, ...], place: Place, labels: dict[Axis, list[str]]
 ) -> Iterator[_Plan]:
     """The columns of one field: one for each entry of the axes that its column's name has."""
+    column = field.column or field.name
     if Axis.SAMPLES in field.axes:
         empty = (0, *(len(labels[axis]) for axis in field.axes[2:]))
-        yield _Plan(field.column, path, (), field.unit, place, empty)
+        yield _Plan(column, path, (), field.unit, place, empty)
         return
     axes = () if field.unit is Unit.CLASS_SET else field.axes[1:]
     for index in product(*(range(len(labels[axis])) for axis in axes)):
         named = {axis.value: labels[axis][at] for axis, at in zip(axes, index, strict=True)}
         where = (slice(None), *index) if index else ()
-        yield _Plan(field.column.format(**named), path, where, field.unit, place)
+        yield _Plan(column.format(**named), path, where, field.unit, place)
 
 
 def label(value: float) -> str:

@@ -22,11 +22,12 @@ Of equal values the first action's counts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from murho.model.arrays import with_arrays
 from murho.model.calibration.abstention import HeldOutClasses, least_confidence
 from murho.model.calibration.classes import Calibration, ClassCalibration
 from murho.model.errors import InputError, OptionError, Problem
@@ -311,13 +312,7 @@ class Decisions:
 
 def joined(parts: Sequence[Decisions]) -> Decisions:
     """The decisions for the contexts of several parts, in order."""
-    first = parts[0]
-    changes: dict[str, Any] = {
-        each.name: np.concatenate([getattr(part, each.name) for part in parts])
-        for each in fields(first)
-        if isinstance(getattr(first, each.name), np.ndarray)
-    }
-    return replace(first, **changes)
+    return with_arrays(np.concatenate, parts)
 
 
 def draw_numbers(contexts: int, samples: int, seed: int | None = None) -> Ints:

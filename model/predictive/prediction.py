@@ -7,7 +7,7 @@ does not know whether the target is a number or a class.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from murho.model.arrays import Array, Bools, Doubles, Ints, Places
     from murho.model.calibration.conformal import ConformalMap
@@ -90,7 +90,7 @@ class AnswerField:
         unit: What its values are.
         about: What it is, for people.
         column: Name of its columns in a table: a pattern with the axes that each column has one entry of, such as
-            ``p{levels}``.
+            ``p{levels}``; empty: its name.
         place: Where its columns stand.
         asked: The field of `PredictOptions` that asks for it; empty: every answer has it, if only as null.
         without_draws: Whether it is known without draws; if not it is null with ``samples=0``.
@@ -215,24 +215,20 @@ class Question:
 _LEVELS = (Axis.ROWS, Axis.LEVELS)
 
 NUMBER_FIELDS = (
-    AnswerField("mean", (Axis.ROWS,), column="mean", without_draws=True),
+    AnswerField("mean", (Axis.ROWS,), without_draws=True),
     AnswerField(
         "std",
         (Axis.ROWS,),
         about="Standard deviation of the distribution that the percentiles describe; its square is epistemic_std² + "
         "aleatoric_std².",
-        column="std",
     ),
     AnswerField(
         "epistemic_std",
         (Axis.ROWS,),
         about="Part of std: spread of the function values over draws. Calibration leaves the proportion of both parts "
         "as it is.",
-        column="epistemic_std",
     ),
-    AnswerField(
-        "aleatoric_std", (Axis.ROWS,), about="Part of std: spread of the observation noise.", column="aleatoric_std"
-    ),
+    AnswerField("aleatoric_std", (Axis.ROWS,), about="Part of std: spread of the observation noise."),
     AnswerField(
         "percentiles",
         _LEVELS,
@@ -255,7 +251,6 @@ NUMBER_FIELDS = (
         "draws",
         (Axis.ROWS, Axis.SAMPLES),
         about="Function value of every draw.",
-        column="draws",
         place=Place.LAST,
         asked="draws",
     ),
@@ -360,9 +355,7 @@ class Prediction(Predicted):
 _CLASSES = (Axis.ROWS, Axis.CLASSES)
 
 CLASS_FIELDS = (
-    AnswerField(
-        "prediction", (Axis.ROWS,), Unit.CLASS, "The likeliest class.", column="prediction", without_draws=True
-    ),
+    AnswerField("prediction", (Axis.ROWS,), Unit.CLASS, "The likeliest class.", without_draws=True),
     AnswerField(
         "probabilities",
         _CLASSES,
@@ -379,13 +372,12 @@ CLASS_FIELDS = (
         column="epistemic_std_{classes}",
         place=Place.NEXT,
     ),
-    AnswerField("entropy", (Axis.ROWS,), Unit.NATS, "Entropy of the probabilities, in nats.", column="entropy"),
+    AnswerField("entropy", (Axis.ROWS,), Unit.NATS, "Entropy of the probabilities, in nats."),
     AnswerField(
         "epistemic_entropy",
         (Axis.ROWS,),
         Unit.NATS,
         "Part of the entropy: mutual information of class and weights, in nats.",
-        column="epistemic_entropy",
     ),
     AnswerField(
         "percentiles",
@@ -402,7 +394,6 @@ CLASS_FIELDS = (
         _CLASSES,
         Unit.CLASS_SET,
         "Classes that hold the true one with the probability coverage; never empty.",
-        column="prediction_set",
         detail=COVERAGE,
     ),
     AnswerField(
@@ -410,7 +401,6 @@ CLASS_FIELDS = (
         (Axis.ROWS, Axis.SAMPLES, Axis.CLASSES),
         Unit.PROBABILITY,
         "Probabilities under every draw.",
-        column="draws",
         place=Place.LAST,
         asked="draws",
     ),
@@ -456,7 +446,6 @@ class ClassPrediction(Predicted):
 
 
 AnyPrediction: TypeAlias = Prediction | ClassPrediction
-Part = TypeVar("Part", bound=AnyPrediction | MonteCarloError)
 Answer = TypeVar("Answer", bound=AnyPrediction, default=Any)
 """What a posterior answers: about numbers or about classes, where that is known."""
 
@@ -472,25 +461,17 @@ def in_one(parts: Sequence[Answer], numbers: Places | None = None) -> Answer:
         return parts[0]
     import numpy as np  # here: the command line tells its options without it
 
+    from murho.model.arrays import with_arrays
+
     order = slice(None) if numbers is None else numbers.argsort()
-    return _with_arrays(lambda arrays: np.concatenate(arrays)[order], parts)
+    return with_arrays(lambda arrays: np.concatenate(arrays)[order], parts)
 
 
 def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
     """Some rows of a prediction; as views, if they are a slice."""
-    return _with_arrays(lambda arrays: arrays[0][rows], [prediction])
+    from murho.model.arrays import with_arrays  # here: it imports numpy
 
-
-def _with_arrays(work: Callable[[list[Array]], Array], parts: Sequence[Part]) -> Part:
-    """The first of dataclasses of one type, with arrays made of the arrays of all, and of those within them."""
-    made: dict[str, Any] = {}
-    for each in fields(parts[0]):
-        values = [getattr(part, each.name) for part in parts]
-        if hasattr(values[0], "shape"):
-            made[each.name] = work(values)
-        else:
-            made[each.name] = _with_arrays(work, values) if isinstance(values[0], MonteCarloError) else values[0]
-    return type(parts[0])(**made)
+    return with_arrays(lambda arrays: arrays[0][rows], [prediction])
 
 
 @lru_cache(256)  # most requests ask for the same

@@ -228,7 +228,7 @@ def column_codes(column: Array) -> Ints:
     if column.dtype == object:
         numbers: dict[object, int] = {}
         return np.fromiter((numbers.setdefault(cell, len(numbers)) for cell in column), np.int64, len(column))
-    return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return np.unique(column, return_inverse=True)[1].astype(np.int64)
 
 
 def equal_rows(columns: Iterable[Array]) -> Ints:
