@@ -27,7 +27,8 @@ from benchmarks.processes import ProcessError
 from benchmarks.requests import bodies_of, records, schema_of
 from benchmarks.results import ROOT, Report, add_counts, command, table
 from benchmarks.servers import murho, running
-from murho.model.checkpoint.checkpoint import default_root, find_checkpoint
+from murho.model.checkpoint.checkpoint import DEFAULT_ROOT
+from murho.model.checkpoint.stores import DirectoryStore
 
 if TYPE_CHECKING:
     import argparse
@@ -83,14 +84,14 @@ def _python(code: str, *arguments: str) -> str:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    parser.add_argument("--checkpoints", type=Path, default=default_root(), metavar="DIR", help="default checkpoints")
+    parser.add_argument("--checkpoints", type=Path, default=DEFAULT_ROOT, metavar="DIR", help="default checkpoints")
     parser.add_argument("--model", default="cars", help="name of the checkpoint (default cars)")
     add_counts(parser, rows=(1_000_000, "of the table"), rounds=(200, "small calls"))
 
 
 def run(options: argparse.Namespace) -> Report:
     """Measures and prints."""
-    schema, files = schema_of(find_checkpoint(options.checkpoints, options.model, None)), []
+    schema, files = schema_of(DirectoryStore(options.checkpoints).find(options.model)), []
     path, words = murho(options.checkpoints.resolve(), options.model)
     with tempfile.TemporaryDirectory() as name, running(path, words, bodies_of(schema, 1, SAMPLES)) as server:
         url = f"http://127.0.0.1:{server.port}"

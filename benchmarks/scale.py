@@ -34,7 +34,7 @@ from benchmarks.requests import bodies_of, records, schema_of
 from benchmarks.results import Report, add_counts, command, table
 from benchmarks.servers import murho, running
 from benchmarks.service import SAMPLES, demo, measure_rate
-from murho.model.checkpoint.checkpoint import find_checkpoint
+from murho.model.checkpoint.stores import DirectoryStore
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def measure(options: argparse.Namespace, directory: Path) -> Report:
     `murho predict`.
     """
     root = demo(options.checkpoints, options.model, directory)
-    version = find_checkpoint(root, options.model, None)
+    version = DirectoryStore(root).find(options.model)
     schema, found = schema_of(version), Report(rates={}, row_rates={})
 
     def rate(connections: int, **more: float) -> Report:

@@ -34,7 +34,7 @@ from benchmarks.processes import ProcessError, SystemProcess, add_cache, train
 from benchmarks.requests import bodies_of, oip_body, records, rows_of, schema_of
 from benchmarks.results import ROOT, Report, add_counts, add_names, command, numbers, ratio, table
 from benchmarks.servers import PEERS, Server, murho, peer, running
-from murho.model.checkpoint.checkpoint import find_checkpoint
+from murho.model.checkpoint.stores import DirectoryStore
 from murho.model.runtime import available_processors
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def demo(checkpoints: Path | None, model: str, directory: Path) -> Path:
         cars = ROOT / "examples" / "cars.csv"
         train(cars, "Miles_per_Gallon", root, model, "--config", str(cars.with_suffix(".toml")))
     else:
-        version = find_checkpoint(checkpoints, model, None)
+        version = DirectoryStore(checkpoints).find(model)
         shutil.copytree(version, root / model / version.name)
     return root
 
@@ -87,7 +87,7 @@ class Bench:
     def __init__(self, options: argparse.Namespace, directory: Path, stack: ExitStack) -> None:
         self.options, self.directory, self.stack, self.found = options, directory, stack, Report()
         self.root = demo(options.checkpoints, options.model, directory)
-        self.version = find_checkpoint(self.root, options.model, None)
+        self.version = DirectoryStore(self.root).find(options.model)
         self.schema = schema_of(self.version)
         plain = bodies_of(self.schema, 1, SAMPLES)
         self.servers: dict[str, Server] = {}

@@ -25,8 +25,9 @@ from sklearn.model_selection import train_test_split
 from benchmarks.mushroom import title_of
 from benchmarks.results import DEFAULT_OUTPUT, ROOT, table
 from murho import BBBRegressor
-from murho.model.checkpoint.checkpoint import default_root, find_checkpoint
+from murho.model.checkpoint.checkpoint import DEFAULT_ROOT
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.stores import DirectoryStore
 from murho.model.errors import MurhoError, OptionError
 from murho.model.predictive.prediction import PredictOptions
 
@@ -317,7 +318,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m scripts.figures", description="Draws figures of the documentation."
     )
     parser.add_argument("figure", choices=("answer", "trust", "bandits", "mnist"))
-    parser.add_argument("--checkpoints", type=Path, default=default_root(), metavar="DIR", help="of cars-by-weight")
+    parser.add_argument("--checkpoints", type=Path, default=DEFAULT_ROOT, metavar="DIR", help="of cars-by-weight")
     parser.add_argument("--output", type=Path, default=ROOT / "docs", metavar="DIR", help="default docs")
     options = parser.parse_args(arguments)
     if options.figure == "mnist":
@@ -330,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.figure == "answer":
         try:
-            posterior = Posterior.load(find_checkpoint(options.checkpoints, "cars-by-weight"))
+            posterior = Posterior.load(DirectoryStore(options.checkpoints).find("cars-by-weight"))
             save(answer_figure(posterior), options.output / "answer.png")
         except MurhoError as error:
             sys.stderr.write(f"{error}\n")

@@ -41,16 +41,13 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.spec import ModelSpec
 
+DEFAULT_ROOT = Path("checkpoints")
+"""The default directory of checkpoints."""
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,8}")
 REMOVED = "it was removed meanwhile"
 UNREADABLE = "the directory can't be read"
 NOT_A_DIRECTORY = "this is a file, and a directory is expected"
-
-
-def default_root() -> Path:
-    """The default directory of checkpoints."""
-    return Path("checkpoints")
 
 
 def validate_name(name: str) -> str:
@@ -82,14 +79,17 @@ class CheckpointReference:
         version: Name of the inner directory; empty if the outer one holds no version.
         path: The inner directory; the outer one if that holds no version.
         problem: Why it can't be a checkpoint, or None.
-        unreadable: Whether the problem is that it can't be read now, so that it may be a good one.
     """
 
     name: str
     version: str
     path: Path
     problem: str | None = None
-    unreadable: bool = False
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the problem is that it can't be read now, so that it may be a good one."""
+        return self.problem is not None and self.problem.startswith(UNREADABLE)
 
 
 def list_checkpoints(root: Path) -> list[CheckpointReference]:
@@ -112,20 +112,18 @@ def list_checkpoints(root: Path) -> list[CheckpointReference]:
 
 def _versions(outer: Path) -> Iterator[CheckpointReference]:
     """The versions of one name, or what is wrong with it; nothing for a plain file."""
-    problem = _directory_problem(outer)
-    if problem is not None:
-        if problem not in (NOT_A_DIRECTORY, REMOVED):
-            yield _reference(outer, "", outer, problem)
+    entries, problem = list[Path](), _directory_problem(outer)
+    if problem in (NOT_A_DIRECTORY, REMOVED):
         return
-    if not NAME_PATTERN.fullmatch(outer.name):
+    if problem is None and not NAME_PATTERN.fullmatch(outer.name):
         problem = "the name breaks the rule: letters, digits, '.', '_' and '-', at most 64"
+    if problem is None:
+        try:
+            entries = list(outer.iterdir())
+        except OSError as error:
+            problem = f"{UNREADABLE}: {error.strerror or error}"
+    if problem is not None:
         yield CheckpointReference(outer.name, "", outer, problem)
-        return
-    try:
-        entries = list(outer.iterdir())
-    except OSError as error:
-        problem = f"{UNREADABLE}: {error.strerror or error}"
-        yield CheckpointReference(outer.name, "", outer, problem, unreadable=True)
         return
     good = sorted((v for v in entries if VERSION_PATTERN.fullmatch(v.name)), key=lambda v: int(v.name))
     bad, hidden = [], False
@@ -137,16 +135,11 @@ def _versions(outer: Path) -> Iterator[CheckpointReference]:
     for version in good:
         problem = _directory_problem(version)
         if problem != REMOVED:
-            yield _reference(outer, version.name, version, problem)
+            yield CheckpointReference(outer.name, version.name, version, problem)
     yield from (CheckpointReference(outer.name, v.name, v, "a version is a whole number from 1") for v in bad)
     # A directory with hidden entries alone is no problem: its first training is still running.
     if not good and not bad and not hidden:
         yield CheckpointReference(outer.name, "", outer, "the directory holds no version")
-
-
-def _reference(outer: Path, version: str, path: Path, problem: str | None) -> CheckpointReference:
-    unreadable = problem is not None and problem.startswith(UNREADABLE)
-    return CheckpointReference(outer.name, version, path, problem, unreadable)
 
 
 def _directory_problem(path: Path) -> str | None:
@@ -160,40 +153,6 @@ def _directory_problem(path: Path) -> str | None:
     except OSError as error:
         return f"{UNREADABLE}: {error.strerror or error}"
     return None if stat.S_ISDIR(entry.st_mode) else NOT_A_DIRECTORY
-
-
-def find_checkpoint(root: Path, name: str, version: str | None = None) -> Path:
-    """Find the directory of a version, by default of the highest one.
-
-    Raises:
-        CheckpointError: There is no such checkpoint or version; the message lists the existing ones.
-    """
-    validate_name(name)
-    return choose_checkpoint(list_checkpoints(root), root, name, version).path
-
-
-def choose_checkpoint(
-    found: list[CheckpointReference], place: Path | str, name: str, version: str | None = None
-) -> CheckpointReference:
-    """Choose a version among those of a place, by default the highest one.
-
-    Raises:
-        CheckpointError: There is no such checkpoint or version; the message lists the existing ones.
-    """
-    validate_name(name)
-    known = [reference for reference in found if reference.problem is None]
-    versions = [reference for reference in known if reference.name == name]
-    if not versions:
-        names = sorted({reference.name for reference in known})
-        there = f"there are: {', '.join(names)}" if names else "there is none; train one with `murho train`"
-        raise CheckpointError(f"{place} has no checkpoint {name!r}; {there}")
-    if version is None:
-        return versions[-1]
-    for reference in versions:
-        if reference.version == version:
-            return reference
-    there = ", ".join(reference.version for reference in versions)
-    raise CheckpointError(f"checkpoint {name!r} has no version {version!r}; there are: {there}")
 
 
 SEAL = "sha256_of_the_rest"

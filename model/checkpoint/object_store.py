@@ -24,10 +24,8 @@ from murho.model.checkpoint.checkpoint import (
     NAME_PATTERN,
     VERSION_PATTERN,
     CheckpointReference,
-    check_writable,
     read_stored,
     validate_name,
-    write_checkpoint,
 )
 from murho.model.checkpoint.stores import PAGE_FILE, CheckpointStore, WrittenVersion
 from murho.model.errors import CheckpointError, OptionError, StorageError
@@ -35,10 +33,6 @@ from murho.model.files import MOST_FACTS_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
-
-    from torch import Tensor
-
-    from murho.model.checkpoint.spec import ModelSpec
 
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az", "adl": "az"}
 """Protocol → the extra of Murho with its library."""
@@ -200,7 +194,7 @@ class ObjectStore(CheckpointStore):
         self._versions: dict[tuple[str, str], dict[str, StoredObject]] = {}
         # A version is made here before it is published.
         caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
-        self._unpublished = Path(caches, "murho", "unpublished", hashlib.sha256(url.encode()).hexdigest()[:16])
+        self.root = Path(caches, "murho", "unpublished", hashlib.sha256(url.encode()).hexdigest()[:16])
 
     def list(self) -> list[CheckpointReference]:
         """List every version that is complete.
@@ -268,20 +262,17 @@ class ObjectStore(CheckpointStore):
         Raises:
             CheckpointError: The name is forbidden, or one of both can't be written.
         """
-        check_writable(self._unpublished, name)
+        super().check_writable(name)
         self.storage.write(f"{name}/{PROBE_FILE}", b"")
         self.storage.remove(f"{name}/{PROBE_FILE}")
         self.storage.list(name)
 
-    def write(
-        self, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor], *, extras: Mapping[str, bytes] | None = None
-    ) -> WrittenVersion:
-        """Write the next version, all of it or nothing. Where it can't be published it is kept on this machine.
+    def place_version(self, made: Path, name: str) -> WrittenVersion:
+        """Publish a version that was written on this machine, where it is kept if that fails.
 
         Raises:
             CheckpointError: It could not be published; the message says where it is kept, and how to try again.
         """
-        made = write_checkpoint(self._unpublished, name, spec, tensors, extras=extras)
         try:
             written = self.publish(made, name)
         except CheckpointError as error:

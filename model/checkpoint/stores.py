@@ -20,10 +20,10 @@ from murho.model.checkpoint.checkpoint import (
     StoredCheckpoint,
     check_seal,
     check_writable,
-    choose_checkpoint,
     list_checkpoints,
     read_file,
     read_version,
+    validate_name,
     write_checkpoint,
 )
 from murho.model.errors import CheckpointError, OptionError
@@ -113,10 +113,12 @@ class CheckpointStore(ABC):
 
     Attributes:
         place: The path or the URL, as it was given.
+        root: The directory in which versions are written: the place, or one on this machine.
         in_place: Whether `find` gives the version itself, beside which a report may be put, and no copy of it.
     """
 
     place: str
+    root: Path
     in_place: bool
 
     @abstractmethod
@@ -155,23 +157,37 @@ class CheckpointStore(ABC):
         """A directory with all files of a version, by default the highest; it stays as long as this object does.
 
         Raises:
-            CheckpointError: There is no such version, or it can't be fetched.
+            CheckpointError: There is no such version, and the message lists the existing ones; or it can't be fetched.
         """
-        return self.directory(choose_checkpoint(self.list(), self.place, name, version))
+        validate_name(name)
+        known = [reference for reference in self.list() if reference.problem is None]
+        versions = {reference.version: reference for reference in known if reference.name == name}
+        if not versions:
+            names = sorted({reference.name for reference in known})
+            there = f"there are: {', '.join(names)}" if names else "there is none; train one with `murho train`"
+            raise CheckpointError(f"{self.place} has no checkpoint {name!r}; {there}")
+        chosen = next(reversed(versions)) if version is None else version
+        if chosen not in versions:
+            raise CheckpointError(f"checkpoint {name!r} has no version {version!r}; there are: {', '.join(versions)}")
+        return self.directory(versions[chosen])
 
     @abstractmethod
     def directory(self, reference: CheckpointReference) -> Path:
         """A directory with all files of a listed version, see `find`."""
 
-    @abstractmethod
     def check_writable(self, name: str) -> None:
         """Check that a version can be written; raises `CheckpointError`."""
+        check_writable(self.root, name)
 
-    @abstractmethod
     def write(
         self, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor], *, extras: Mapping[str, bytes] | None = None
     ) -> WrittenVersion:
         """Write the next version as `write_checkpoint` does, all of it or nothing; raises `CheckpointError`."""
+        return self.place_version(write_checkpoint(self.root, name, spec, tensors, extras=extras), name)
+
+    @abstractmethod
+    def place_version(self, made: Path, name: str) -> WrittenVersion:
+        """Have a version that was written in `root` in the place, or keep it there; raises `CheckpointError`."""
 
 
 class DirectoryStore(CheckpointStore):
@@ -225,18 +241,10 @@ class DirectoryStore(CheckpointStore):
         """The directory of a version."""
         return reference.path
 
-    def check_writable(self, name: str) -> None:
-        """Check that a version can be written."""
-        check_writable(self.root, name)
-
-    def write(
-        self, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor], *, extras: Mapping[str, bytes] | None = None
-    ) -> WrittenVersion:
-        """Write the next version."""
-        directory = write_checkpoint(self.root, name, spec, tensors, extras=extras)
-        page = directory / PAGE_FILE
-        report = str(page) if page.is_file() else None
-        return WrittenVersion(self.place, str(directory), name, directory.name, report)
+    def place_version(self, made: Path, name: str) -> WrittenVersion:
+        """Tell where a version is."""
+        page = made / PAGE_FILE
+        return WrittenVersion(self.place, str(made), name, made.name, str(page) if page.is_file() else None)
 
 
 def store_at(place: Path | str) -> CheckpointStore:

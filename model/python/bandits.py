@@ -113,10 +113,7 @@ class BanditOptions:
             raise OptionError(f"seed must lie between 0 and 2^63 - 1, not {self.seed}")
 
 
-POSITIVE = (
-    *("context_length", "linear_sigma", "hidden_sigma", "temperature", "learning_rate", "batch_size"),
-    "steps",
-)
+POSITIVE = ("context_length", "linear_sigma", "hidden_sigma", "temperature", "learning_rate", "batch_size", "steps")
 
 UNIFORM_SHARE = 0.5
 """Share of the minibatches that is drawn uniformly, so that no weight is above 2."""

@@ -44,7 +44,7 @@ from murho.model.python.answers import as_value_errors as _as_value_errors
 from murho.model.python.interface import warn_of_left_out, with_declared_kinds
 from murho.model.python.progress import TerminalReporter
 from murho.model.runtime import resolve_device
-from murho.model.tables.cells import canonical_category
+from murho.model.tables.cells import as_text
 from murho.model.tables.files import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
 from murho.model.training.candidates import Reporter
@@ -554,17 +554,9 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
             )
         names: list[str] = []
         for value in classes.tolist():
-            names.append(_text(value))
+            names.append(as_text(value).strip() or "(empty)")  # an empty text would be a missing cell
             while names[-1] in names[:-1]:
                 names[-1] += " (2)"
         named = np.array(names, dtype=object)
         self.classes_, self._places = classes, named.argsort().argsort()
         return pa.array(named[codes], pa.string())
-
-
-def _text(value: Any) -> str:
-    try:
-        text = canonical_category(value)
-    except ValueError:
-        text = str(value).strip()
-    return text or "(empty)"  # an empty text would be a missing cell

@@ -10,9 +10,9 @@ from warnings import warn
 import numpy as np
 import pyarrow as pa
 
-from murho.model.checkpoint.checkpoint import FACTS_FILE, default_root, find_checkpoint, write_checkpoint
+from murho.model.checkpoint.checkpoint import DEFAULT_ROOT, FACTS_FILE, write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.checkpoint.stores import directory_at, is_url, store_at
+from murho.model.checkpoint.stores import DirectoryStore, directory_at, is_url, store_at
 from murho.model.errors import CheckpointError, InputError, OptionError
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.evaluation.why import Explained, explain
@@ -154,7 +154,7 @@ class TrainedModel:
         Raises:
             ValueError: The data or an argument can't be used; the message says where and why.
         """
-        options = PredictOptions(require_whole(samples, "samples", 0), seed=_seed(seed), calibrated=calibrated)
+        options = _options(samples, seed, calibrated)
         kind = NumberDistribution if self.classes is None else ClassDistribution
         with as_value_errors():
             return kind(self.posterior, table_of(data), options)
@@ -190,12 +190,10 @@ class TrainedModel:
         Raises:
             ValueError: The data or an argument can't be used; the message says where and why.
         """
-        of = PredictOptions(
-            require_whole(samples, "samples", 0),
-            tuple(map(float, percentiles)),
-            _seed(seed),
+        of = replace(
+            _options(samples, seed, calibrated),
+            percentiles=tuple(map(float, percentiles)),
             thresholds=tuple(map(float, thresholds)),
-            calibrated=calibrated,
         )
         options = TotalsOptions(statistic or default_statistic(self.posterior.schema), threshold, of)
         with as_value_errors():
@@ -241,7 +239,7 @@ class TrainedModel:
         Raises:
             ValueError: The data or an argument can't be used; the message says where and why.
         """
-        of = PredictOptions(require_whole(samples, "samples", 1), (), _seed(seed), calibrated=calibrated)
+        of = _options(samples, seed, calibrated, least=1)
         options = DecideOptions(policy, goal, width, threshold, at_least, risk, of)
         with as_value_errors():
             return decide_about_table(
@@ -280,8 +278,7 @@ class TrainedModel:
         Raises:
             ValueError: The data or an argument can't be used, or the model was trained to refuse missing cells.
         """
-        samples = require_whole(samples, "samples", 0)
-        options = PredictOptions(samples, percentiles=(), seed=_seed(seed), calibrated=calibrated)
+        options = _options(samples, seed, calibrated)
         with as_value_errors():
             columns = columns_from_table(table_of(data), self.posterior.schema)
             return explain(self.posterior, columns, options)
@@ -299,12 +296,14 @@ class TrainedModel:
         Raises:
             CheckpointError: The name is invalid, or the directory can't be written.
         """
-        root = default_root() if checkpoints is None else directory_at(checkpoints)
+        root = DEFAULT_ROOT if checkpoints is None else directory_at(checkpoints)
         return write_checkpoint(root, name, self.posterior.spec, self.posterior.tensors)
 
 
-def _seed(value: int | None) -> int | None:
-    return None if value is None else require_whole(value, "seed", 0)
+def _options(samples: int, seed: int | None, calibrated: bool, *, least: int = 0) -> PredictOptions:
+    """Options without percentiles, after a check of the numbers; raises a `ParameterError`."""
+    seed = None if seed is None else require_whole(seed, "seed", 0)
+    return PredictOptions(require_whole(samples, "samples", least), (), seed, calibrated=calibrated)
 
 
 def load(
@@ -383,17 +382,17 @@ def version_directory(source: Path, version: str | None = None, checkpoints: str
         CheckpointError: There is no such version; the message says what there is.
         ParameterError: Two versions are named.
     """
-    root = default_root() if checkpoints is None else Path(checkpoints)
+    root = DEFAULT_ROOT if checkpoints is None else Path(checkpoints)
     for path in (source, root / source):
         if (path / FACTS_FILE).is_file():
             if version not in (None, path.name):
                 raise ParameterError(f"version: {path} is version {path.name!r}; leave out version, or give the name")
             return path
     if len(source.parts) == 1 and not source.is_absolute():
-        return find_checkpoint(root, source.name, version)
+        return DirectoryStore(root).find(source.name, version)
     if not source.name:
         raise CheckpointError(f"{str(source)!r} is no checkpoint: give its name, or a path that ends in NAME/VERSION")
-    return find_checkpoint(source.parent, source.name, version)
+    return DirectoryStore(source.parent).find(source.name, version)
 
 
 def decide_about_table(

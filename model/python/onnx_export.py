@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 import torch
+from onnx import TensorProto, helper, numpy_helper
 
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.numbers import (
@@ -63,8 +65,6 @@ def export(
     Raises:
         OptionError: The model can't be exported, see the module.
     """
-    import onnx
-
     options = PredictOptions(samples, tuple(map(float, percentiles)))
     model = _graph(posterior, options)
     onnx.checker.check_model(model, full_check=True)
@@ -139,9 +139,6 @@ class _Value:
     def __truediv__(self, other: Any) -> _Value:
         return self.graph("Div", self, other)
 
-    def __neg__(self) -> _Value:
-        return self.graph("Neg", self)
-
 
 class _Graph:
     """Nodes and constants of a graph that is being built."""
@@ -153,18 +150,12 @@ class _Graph:
 
     def constant(self, values: Any, kind: Any = None) -> _Value:
         """A constant, by default of the numbers that are computed with."""
-        from onnx import numpy_helper
-
-        array = np.asarray(values.double().numpy() if isinstance(values, torch.Tensor) else values)
-        array = array.astype(kind or self.number)
         name = f"c{len(self.constants)}"
-        self.constants[name] = numpy_helper.from_array(array, name)
+        self.constants[name] = numpy_helper.from_array(np.asarray(values).astype(kind or self.number), name)
         return _Value(self, name)
 
     def __call__(self, kind: str, *inputs: Any, name: str | None = None, **attributes: Any) -> _Value:
         """A node of one result; numbers and arrays among its inputs become constants."""
-        from onnx import helper
-
         values = [each if isinstance(each, _Value) else self.constant(each) for each in inputs]
         made = name or f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, [value.name for value in values], [made], **attributes))
@@ -199,8 +190,6 @@ class _Graph:
 
 
 def _graph(posterior: Posterior, options: PredictOptions) -> Any:
-    from onnx import TensorProto, helper
-
     spec, likelihood = posterior.spec, posterior.likelihood
     if not isinstance(likelihood, GaussianMixtureLikelihood):
         raise OptionError("only numbers with Gaussian noise are exported, no classes and no counts")
@@ -307,8 +296,8 @@ def _moments(g: _Graph, transform: Any, means: _Value, noise: _Value) -> tuple[_
     unit = math.exp(transform.top)  # in double precision: variances are small differences here
     means, noise = g.cast(means, np.float64), g.cast(noise, np.float64)
     means = means - transform.top
-    start = -means / noise
-    share = g.cdf(-start)
+    start = g("Neg", means) / noise
+    share = g.cdf(g("Neg", start))
     low = noise * g("Exp", start * start * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
     line = means + 1.0
     first = line * share + low

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from murho.model.errors import TableError
 from murho.model.predictive.totals import Totals, TotalsAnswer, TotalsOptions
 from murho.model.tables.columns import plain
-from murho.model.tables.schema_inference import GROUPS, columns_from_table, weights_from_table
+from murho.model.tables.schema_inference import GROUPS, columns_from_table, require_column, weights_from_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +39,8 @@ def added_up(
         OptionError: An option can't be used, or there are too many groups.
     """
     totals = Totals.of(options, posterior.schema)
-    for name in (*by, *(() if weights is None else (weights,))):
-        if name not in table.column_names:
-            raise TableError(f"there is no column {name!r}; there are {', '.join(map(repr, table.column_names))}")
+    for name in by:
+        require_column(table, name, "the column")
     units = [name for name, why in posterior.schema.left_out.items() if why == GROUPS]
     learned = posterior.spec.totals
     correlated = learned is not None and learned.within > 0.0 and bool(units) and {*units} <= {*table.column_names}

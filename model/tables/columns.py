@@ -31,8 +31,8 @@ from murho.model.tables.cells import (
     parse_number,
     without_codes,
 )
+from murho.model.tables.overrides import FeatureKind
 from murho.model.tables.readings import NumberReading, Reading
-from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -342,7 +342,7 @@ def _text_kind(
     counts = values.counts()
     words = int(counts[np.array([is_missing_word(value) for value in values.values])].sum())
     best: tuple[float, int, str, Reading | None] = (0.0, 0, "", None)
-    readings = readings_of(values, name, hints) if words <= _MOST_WORDS * int(counts.sum()) else ()
+    readings = readings_of(values.values, name, hints) if words <= _MOST_WORDS * int(counts.sum()) else ()
     for reading, note in chain([(None, "")], readings):
         kind = FeatureKind.NUMERIC if isinstance(reading, NumberReading) else FeatureKind.DATE
         if declared not in (None, kind):

@@ -29,8 +29,6 @@ from murho.model.tables.cells import MISSING_WORDS, canonical_category, days_of,
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from murho.model.tables.columns import Distinct
-
 DecimalMark: TypeAlias = Literal[".", ","]
 DateOrder: TypeAlias = Literal["day-first", "month-first"]
 
@@ -416,13 +414,13 @@ def _usual(parts: dict[str, Parts], question: Question) -> str:
     return question.answers[first_days[1] if first_days[0] != first_days[1] else points]
 
 
-def readings_of(values: Distinct, name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:
+def readings_of(texts: list[str], name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:
     """The readings that a column of text may have, each with a note on what was decided without proof (or "").
 
     Raises:
         TableError: Most cells have a form, and prove that the column mixes decimal marks, or orders of day and month.
     """
-    texts = [text for text in values.values if not is_missing_word(text)]
+    texts = [text for text in texts if not is_missing_word(text)]
     parts = parts_of(texts, MARK)
     if parts and 2 * len(parts) >= len(texts) and (found := _answer(parts, len(texts), MARK, name, hints)):
         units = Counter(found.sign for found in parts.values())

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from murho.model.json_validation import NotNegative, Stored
 from murho.model.tables.cells import MISSING_WORDS, canonical_category, format_date, without_codes
-from murho.model.tables.overrides import FeatureKind
+from murho.model.tables.overrides import FeatureKind as FeatureKind
 from murho.model.tables.readings import (
     DateReading,
     Reading,
@@ -27,24 +27,6 @@ from murho.model.tables.readings import (
 
 if TYPE_CHECKING:
     from murho.model.arrays import Array, Bools, Doubles, Ints, Places
-
-__all__ = [
-    "FEWEST_CLASSES",
-    "FEWEST_OF_A_CATEGORY",
-    "MOST_CATEGORIES",
-    "Columns",
-    "Feature",
-    "FeatureKind",
-    "Name",
-    "Schema",
-    "Target",
-    "UnfamiliarValue",
-    "is_missing",
-    "json_cells",
-    "select_rows",
-    "with_unit",
-    "written",
-]
 
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 MOST_CATEGORIES = 200

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlflow
-import pyarrow as pa
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
@@ -22,11 +21,13 @@ from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPL
 from murho.model.python.answers import as_value_errors
 from murho.model.python.interface import table_of, version_directory
 from murho.model.python.table_scoring import answer_table, check_options, lists_as_text, written_columns
+from murho.model.tables.columns import holds_text
 from murho.model.tables.schema import Columns, FeatureKind
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 
 __all__ = ["log_model", "save_model", "signature_of"]
@@ -82,9 +83,8 @@ def signature_of(posterior: Posterior) -> ModelSignature:
         for each in schema.features
     ]
     answers = _answered(posterior, typical_rows(schema), PredictOptions())
-    texts = (pa.types.is_string, pa.types.is_large_string)
     outputs = [
-        ColSpec(DataType.string if any(test(column.type) for test in texts) else DataType.double, column.name)
+        ColSpec(DataType.string if holds_text(column.type) else DataType.double, column.name)
         for column in answers.schema
     ]
     params = [

@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from murho.model.checkpoint.checkpoint import find_checkpoint
+from murho.model.checkpoint.stores import DirectoryStore
 from murho.model.predictive.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.python.table_scoring import (
     FIRST_ROWS,
@@ -167,7 +167,7 @@ def predict(
     require_ray()
     import ray
 
-    directory = find_checkpoint(Path(checkpoints), model, None if version is None else str(version)).absolute()
+    directory = DirectoryStore(Path(checkpoints)).find(model, None if version is None else str(version)).absolute()
     options = PredictOptions(
         samples=samples,
         percentiles=tuple(map(float, percentiles)),

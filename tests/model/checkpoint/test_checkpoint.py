@@ -22,7 +22,6 @@ from murho.model.checkpoint.checkpoint import (
     SEAL,
     check_seal,
     check_writable,
-    find_checkpoint,
     list_checkpoints,
     name_and_version,
     read_stored,
@@ -111,8 +110,8 @@ def test_listing_sorts_by_number_and_passes_over_writers_and_files(tmp_path: Pat
         ("cars", "latest", False),
         ("empty", "", False),
     ]
-    assert find_checkpoint(tmp_path, "cars").name == "10"
-    assert find_checkpoint(tmp_path, "cars", "2").name == "2"
+    assert DirectoryStore(tmp_path).find("cars").name == "10"
+    assert DirectoryStore(tmp_path).find("cars", "2").name == "2"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "a" * 65, "a b", "ä", "a\n"])
