@@ -24,6 +24,7 @@ from benchmarks.peers.networks import EngineTask, shown_rows
 from benchmarks.processes import SystemProcess, Turns, add_cache
 from benchmarks.results import Report, add_counts, add_names, command, numbers, positive, ratio, table
 from murho.model.predictive.forward import TorchEngine, forward
+from murho.model.predictive.plans import DrawnRows
 from murho.model.predictive.prediction import PredictOptions
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def exact_answers(task: EngineTask, rows: Floats, samples: int, seed: int = 0) -
     outputs = forward(draws.double(), torch.from_numpy(rows).double())
     plan = posterior.target.plan(PredictOptions(samples=samples), None, posterior.device)
     widening = torch.zeros(len(rows), dtype=torch.bool)
-    return TorchEngine(posterior.target).answer(plan, outputs, draws.members, widening)
+    return DrawnRows(outputs, draws.members, widening, posterior.target, TorchEngine()).answer(plan)
 
 
 def deviations(answer: Mapping[str, Any], exact: Mapping[str, Doubles]) -> dict[str, float]:

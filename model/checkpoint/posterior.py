@@ -29,8 +29,8 @@ from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError
 from murho.model.predictive.compiled_engine import select_engine
 from murho.model.predictive.draws import BLOCK, DrawCache, Draws
-from murho.model.predictive.forward import DrawnRows, NetworkOutputs, TorchEngine
-from murho.model.predictive.plans import KEPT_PLANS, AnyPlan, Engine
+from murho.model.predictive.forward import NetworkOutputs, TorchEngine
+from murho.model.predictive.plans import KEPT_PLANS, AnyPlan, DrawnRows, Engine
 from murho.model.predictive.prediction import (
     Answer,
     AnyPrediction,
@@ -116,7 +116,7 @@ class Posterior(Generic[Answer]):
         self.target = spec.target_model(self.likelihood, self.device)
         training_range = torch.from_numpy(spec.encoder.training_range).to(self.device)
         self._network = NetworkOutputs(self.likelihood, self.target, training_range, not spec.encoder.textbook)
-        self._reference = TorchEngine(self.target)
+        self._reference = TorchEngine()
         self.engine: Engine = select_engine(self.target, self.device, engine)
         self.draws = DrawCache(self.tensors, spec.architecture, self.device, room=room)
         self._plan = self._plans_of(self.calibration)
@@ -370,7 +370,7 @@ class Posterior(Generic[Answer]):
         for inputs, beyond in zip(encoded.inputs, encoded.beyond, strict=True):
             copy_of_rows = replace(encoded, inputs=inputs, beyond=beyond)
             drawn = self._drawn(copy_of_rows, samples, seed, calibrated=False)
-            predictive = self.target.predictive(drawn.outputs, drawn.members, widened=False)
+            predictive = drawn.predictive(widened=False)
             total = total + (predictive.draws if isinstance(predictive, ClassPredictive) else predictive.means)
         mean = torch.as_tensor(total) / len(encoded.inputs)
         if isinstance(prediction, ClassPrediction):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Bools, Doubles, Ints
     from murho.model.calibration.classes import ClassCalibration
-    from murho.model.predictive.forward import DrawnRows
+    from murho.model.predictive.plans import DrawnRows
     from murho.model.tables.schema import Columns, Schema
 
 SET_COVERAGES = (80, 90, 95)

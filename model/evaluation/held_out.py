@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.distributions.classes import ClassPredictive
     from murho.model.encoding.encoder import Encoded
-    from murho.model.predictive.forward import DrawnRows
+    from murho.model.predictive.plans import DrawnRows
     from murho.model.tables.splits import HeldOut
 
 SAMPLES = 128

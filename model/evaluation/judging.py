@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from murho.model.arrays import Doubles, Ints
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
-    from murho.model.predictive.forward import DrawnRows
+    from murho.model.predictive.plans import DrawnRows
     from murho.model.tables.schema import Columns
 
 MOST_ROWS_PER_PASS = 256

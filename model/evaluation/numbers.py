@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from murho.model.calibration.conformal import ConformalMap
     from murho.model.distributions.predictive import Predictive
     from murho.model.files import JSON
-    from murho.model.predictive.forward import DrawnRows
+    from murho.model.predictive.plans import DrawnRows
     from murho.model.tables.schema import Columns, Schema
 
 COVERAGES = (50, 80, 90, 95)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from murho.model.arrays import Floats
     from murho.model.bbb.numbers import GaussianMixtureLikelihood
     from murho.model.predictive.draws import Draws
-    from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Arrays, Engine
+    from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Arrays, DrawnRows, Engine
 
 _LOG = logging.getLogger("murho.engines")
 
@@ -86,9 +86,9 @@ class CompiledForward:
 
     name = "compiled"
 
-    def __init__(self, target: AnyTargetModel, kernels: Kernels) -> None:
-        """Keep the target model and the compiled functions."""
-        self._reference, self._kernels = TorchEngine(target), kernels
+    def __init__(self, kernels: Kernels) -> None:
+        """Keep the compiled functions."""
+        self._reference, self._kernels = TorchEngine(), kernels
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """See `Engine.forward`: compiled code for many rows of a network with SiLU, else PyTorch."""
@@ -118,7 +118,7 @@ class CompiledEngine(CompiledForward):
             kernels: The compiled functions.
             components_per_thread: Rows times components that justify one more thread: about a millisecond of work.
         """
-        super().__init__(target, kernels)
+        super().__init__(kernels)
         self._target: TargetModel = target
         self._components_per_thread = components_per_thread
         self._noise = _noise_of_members(cast("GaussianMixtureLikelihood", target.likelihood), target.members)
@@ -146,11 +146,12 @@ class CompiledEngine(CompiledForward):
         known = target.likelihood.mixture_outputs and isinstance(target.standardisation.transform, Identity | Logarithm)
         return known and target.standardisation.limits is None
 
-    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
+    def answer(self, plan: AnyPlan, drawn: DrawnRows) -> Arrays:
         """See `Engine.answer`."""
         options, means = plan.options, self._target.likelihood.means
         if options.samples == 0 or not isinstance(plan, PredictionPlan):
-            return self._reference.answer(plan, outputs, members, widening)
+            return self._reference.answer(plan, drawn)
+        outputs, widening = drawn.outputs, drawn.widening
         samples, batch = outputs.shape[:2]
         scores = plan.scores_of(widening).numpy() if options.noise else np.empty((batch, 0))
         rows_of, order = np.arange(batch)[:, None], scores.argsort(axis=1, kind="stable")
@@ -161,7 +162,14 @@ class CompiledEngine(CompiledForward):
         moments, values, tails = np.empty((4, batch)), np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
         draws = np.empty((batch, samples if options.draws or not options.noise else 0))
         variances = np.empty((batch, samples if options.noise_moments else 0))
-        arrays = outputs.transpose(1, 2).numpy(), means, self._noise[members.numpy()], rising, thresholds, self._numbers
+        arrays = (
+            outputs.transpose(1, 2).numpy(),
+            means,
+            self._noise[drawn.members.numpy()],
+            rising,
+            thresholds,
+            self._numbers,
+        )
         in_parts(
             batch,
             -(-self._components_per_thread // (samples * means)),
@@ -206,14 +214,15 @@ class CompiledClassEngine(CompiledForward):
 
     def __init__(self, target: ClassTargetModel, kernels: Kernels) -> None:
         """Keep the target model and the compiled functions."""
-        super().__init__(target, kernels)
+        super().__init__(kernels)
         self._target = target
 
-    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
+    def answer(self, plan: AnyPlan, drawn: DrawnRows) -> Arrays:
         """See `Engine.answer`."""
         if plan.options.samples == 0 or not isinstance(plan, ClassPlan):
-            return self._reference.answer(plan, outputs, members, widening)
-        return plan.answer(_CompiledPredictive.of_outputs(self._target, self._kernels, outputs), widening)
+            return self._reference.answer(plan, drawn)
+        predictive = _CompiledPredictive.of_outputs(self._target, self._kernels, drawn.outputs)
+        return plan.answer(predictive, drawn.widening)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +290,7 @@ def select_engine(target: AnyTargetModel, device: torch.device, choice: str = "a
     """
     if choice not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {choice!r}")
-    reference = TorchEngine(target)
+    reference = TorchEngine()
     if choice == "torch" or device.type != "cpu":
         return reference
     kernels = load()

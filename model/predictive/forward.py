@@ -14,22 +14,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.predictive.plans import PredictionPlan, TargetModel
-from murho.model.predictive.prediction import PredictOptions
+from murho.model.predictive.plans import DrawnRows, TargetModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from murho.model.bbb.likelihood import Likelihood
-    from murho.model.calibration.conformal import ConformalMap
-    from murho.model.distributions.classes import ClassPredictive
     from murho.model.distributions.predictive import Predictive
     from murho.model.encoding.encoder import Encoded
     from murho.model.predictive.draws import Draws
@@ -195,63 +192,14 @@ class TorchEngine:
 
     name = "torch"
 
-    def __init__(self, target: AnyTargetModel) -> None:
-        """Keep the target model, which maps outputs to the distribution of the target."""
-        self._target = target
-
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """See `Engine.forward`."""
         return forward(draws, rows)
 
-    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
+    def answer(self, plan: AnyPlan, drawn: DrawnRows) -> Arrays:
         """See `Engine.answer`."""
-        return self._target.answer(plan, outputs, members, widening)
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnRows:
-    """B rows under S draws, or under the mu-only networks.
-
-    Attributes:
-        outputs: Outputs of the network, ``[S, B, P]``, standardised.
-        members: Member of each draw, ``[S]``.
-        widening: Whether calibration may only widen the bands of each row, ``[B]``: rows unlike the training rows, and
-            those whose spread is mostly that of imputed cells.
-        target: Maps the outputs to the distribution of the target.
-        engine: Computes answers.
-    """
-
-    outputs: Tensor
-    members: Tensor
-    widening: Tensor
-    target: AnyTargetModel
-    engine: Engine
-
-    def of_rows(self, rows: Tensor) -> DrawnRows:
-        """Some of the rows, by their indices; copied."""
-        return replace(self, outputs=self.outputs[:, rows], widening=self.widening[rows])
-
-    def of_draws(self, draws: slice) -> DrawnRows:
-        """The rows under some of the draws, as views."""
-        return replace(self, outputs=self.outputs[draws], members=self.members[draws])
-
-    def predictive(self) -> Predictive | ClassPredictive:
-        """The raw predictive of each row; computed by PyTorch, and so the same to the bit with every engine."""
-        return self.target.predictive(self.outputs, self.members)
-
-    def answer(self, plan: AnyPlan) -> Arrays:
-        """The numbers that a plan requests, without Monte Carlo errors; see `Engine.answer`."""
-        return self.engine.answer(plan, self.outputs, self.members, self.widening)
-
-    def observation(self, levels: Sequence[float], calibration: ConformalMap | None = None) -> Arrays:
-        """The answer for an observation, in the target's unit, by the names of `Prediction`.
-
-        Args:
-            levels: K percentile levels, strictly between 0 and 100.
-            calibration: Calibrates the spread and the percentiles; None: they are raw.
-        """
-        options = PredictOptions(samples=len(self.members), percentiles=tuple(levels))
-        return self.answer(PredictionPlan.of(options, calibration, self.outputs.device))
+        predictive: Any = drawn.predictive(widened=plan.options.samples > 0)  # of the plan's kind
+        return plan.answer(predictive, drawn.widening)
 
 
 def mostly_imputed(predictive: Predictive, copies: int) -> Tensor:

@@ -6,7 +6,7 @@ request's options, prepared once for all its rows, and makes the answer from a p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, cast
 
 import numpy as np
@@ -19,7 +19,7 @@ from murho.model.distributions.predictive import Predictive, function_exceedance
 from murho.model.predictive.prediction import ClassPrediction, Prediction, PredictOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -350,11 +350,6 @@ class TargetModel:
         """The prepared plan of a request's options."""
         return PredictionPlan.of(options, cast("ConformalMap | None", calibration), device)
 
-    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
-        """The answer by PyTorch, see `Engine.answer`."""
-        predictive = self.predictive(outputs, members, widened=plan.options.samples > 0)
-        return cast("PredictionPlan", plan).answer(predictive, widening)
-
     def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
         """Options that make the code of every kind of answer run once."""
         return PredictOptions(), PredictOptions(samples=0), PredictOptions(noise=False, thresholds=(0.0,))
@@ -403,10 +398,6 @@ class ClassTargetModel:
         """The prepared plan of a request's options."""
         return ClassPlan.of(options, cast("ClassCalibration | None", calibration), device, self.classes)
 
-    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
-        """The answer by PyTorch, see `Engine.answer`."""
-        return cast("ClassPlan", plan).answer(self.predictive(outputs, members), widening)
-
     def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
         """Options that make the code of every kind of answer run once."""
         return PredictOptions(), PredictOptions(samples=0)
@@ -433,17 +424,65 @@ class Engine(Protocol):
         """
         ...
 
-    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, widening: Tensor) -> Arrays:
+    def answer(self, plan: AnyPlan, drawn: DrawnRows) -> Arrays:
         """The numbers that a plan requests.
 
         Args:
             plan: The prepared request, of the target's kind.
-            outputs: Outputs of the network, ``[S, B, P]``, standardised; of the mu-only networks for ``samples=0``.
-            members: Member of each draw, ``[S]``.
-            widening: Whether calibration may only widen the bands of each row, ``[B]``.
+            drawn: The rows; under the mu-only networks for ``samples=0``.
 
         Returns:
             The requested numbers in the target's unit, by the names of `Prediction` or `ClassPrediction`,
             without the Monte Carlo standard errors.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRows:
+    """B rows under S draws, or under the mu-only networks.
+
+    Attributes:
+        outputs: Outputs of the network, ``[S, B, P]``, standardised.
+        members: Member of each draw, ``[S]``.
+        widening: Whether calibration may only widen the bands of each row, ``[B]``: rows unlike the training rows, and
+            those whose spread is mostly that of imputed cells.
+        target: Maps the outputs to the distribution of the target.
+        engine: Computes answers.
+    """
+
+    outputs: Tensor
+    members: Tensor
+    widening: Tensor
+    target: AnyTargetModel
+    engine: Engine
+
+    def of_rows(self, rows: Tensor) -> DrawnRows:
+        """Some of the rows, by their indices; copied."""
+        return replace(self, outputs=self.outputs[:, rows], widening=self.widening[rows])
+
+    def of_draws(self, draws: slice) -> DrawnRows:
+        """The rows under some of the draws, as views."""
+        return replace(self, outputs=self.outputs[draws], members=self.members[draws])
+
+    def predictive(self, *, widened: bool = True) -> Predictive | ClassPredictive:
+        """The raw predictive of each row; computed by PyTorch, and so the same to the bit with every engine.
+
+        Args:
+            widened: Whether numbers have the wide component, if there is a rule for it.
+        """
+        return self.target.predictive(self.outputs, self.members, widened=widened)
+
+    def answer(self, plan: AnyPlan) -> Arrays:
+        """The numbers that a plan requests, without Monte Carlo errors; see `Engine.answer`."""
+        return self.engine.answer(plan, self)
+
+    def observation(self, levels: Sequence[float], calibration: ConformalMap | None = None) -> Arrays:
+        """The answer for an observation, in the target's unit, by the names of `Prediction`.
+
+        Args:
+            levels: K percentile levels, strictly between 0 and 100.
+            calibration: Calibrates the spread and the percentiles; None: they are raw.
+        """
+        options = PredictOptions(samples=len(self.members), percentiles=tuple(levels))
+        return self.answer(PredictionPlan.of(options, calibration, self.outputs.device))

@@ -17,8 +17,8 @@ from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import Bands, JudgedNumbers
 from murho.model.evaluation.rows import RowWeights
-from murho.model.predictive.forward import DrawnRows, TorchEngine
-from murho.model.predictive.plans import TargetModel
+from murho.model.predictive.forward import TorchEngine
+from murho.model.predictive.plans import DrawnRows, TargetModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ def gaussian_posterior(calibration: ConformalMap | None = None, copies: int = 3)
         means, noise = torch.from_numpy(encoded.inputs).double().T
         outputs = torch.stack((means, inverse_softplus(noise - NOISE_FLOOR)), dim=1).expand(copies, -1, -1)
         nowhere = torch.zeros(len(encoded), dtype=torch.bool)
-        return DrawnRows(outputs, torch.zeros(copies).long(), nowhere, target, TorchEngine(target))
+        return DrawnRows(outputs, torch.zeros(copies).long(), nowhere, target, TorchEngine())
 
     return stand_in(drawn, calibration=calibration)
 

@@ -22,8 +22,8 @@ from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.evaluation.rows import RowWeights, standard_errors
 from murho.model.evaluation.summary import summary
-from murho.model.predictive.forward import DrawnRows, TorchEngine
-from murho.model.predictive.plans import TargetModel
+from murho.model.predictive.forward import TorchEngine
+from murho.model.predictive.plans import DrawnRows, TargetModel
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import HeldOut, split_rows
 from tests.model.conftest import make_table, train_quickly
@@ -122,7 +122,7 @@ def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, Encoded,
         means = torch.from_numpy(rows.inputs).double().T[chosen]
         rho = inverse_softplus(torch.ones_like(means) - NOISE_FLOOR)
         nowhere = torch.zeros(len(rows), dtype=torch.bool)
-        return DrawnRows(torch.stack((means, rho), dim=2), chosen, nowhere, target, TorchEngine(target))
+        return DrawnRows(torch.stack((means, rho), dim=2), chosen, nowhere, target, TorchEngine())
 
     posterior = stand_in(drawn, architecture=SimpleNamespace(members=members))
     return posterior, Encoded.like(encoded), truth + generator.standard_normal(rows)

@@ -19,7 +19,7 @@ from murho.model.bbb.registry import make_likelihood
 from murho.model.calibration.conformal import CalibratedSpread, ConformalMap
 from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf, score_of_tails
 from murho.model.distributions.transforms import Identity, Logarithm, Standardisation, Transform
-from murho.model.predictive.plans import Engine, PredictionPlan, TargetModel
+from murho.model.predictive.plans import DrawnRows, Engine, PredictionPlan, TargetModel
 from murho.model.predictive.prediction import PredictOptions
 from tests.model.maps import odd_map
 from tests.model.mixture_references import bisect, tail
@@ -69,7 +69,7 @@ class Case:
     def asked(self, engine: Engine, options: PredictOptions, calibration: ConformalMap | None = None) -> dict[str, Any]:
         plan = PredictionPlan.of(options, calibration, CPU)
         with torch.inference_mode():
-            return engine.answer(plan, self.outputs, self.members, self.mask)
+            return engine.answer(plan, DrawnRows(self.outputs, self.members, self.mask, self.target, engine))
 
     def expected(self, options: PredictOptions, calibration: ConformalMap | None = None) -> dict[str, Tensor]:
         """By the definitions, in double precision: sums over all components, percentiles by bisection."""

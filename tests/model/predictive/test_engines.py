@@ -17,7 +17,7 @@ from murho.model.bbb.registry import make_likelihood
 from murho.model.calibration.classes import ClassCalibration, fit_class_map, fit_prediction_sets
 from murho.model.predictive.compiled_engine import CompiledClassEngine, CompiledEngine, Kernels, load, select_engine
 from murho.model.predictive.forward import TorchEngine
-from murho.model.predictive.plans import AnyTargetModel, ClassTargetModel
+from murho.model.predictive.plans import AnyTargetModel, ClassTargetModel, DrawnRows, Engine
 from murho.model.predictive.prediction import PredictOptions
 from tests.model.conftest import present
 from tests.model.predictive.engine_contract import (
@@ -34,7 +34,7 @@ from tests.model.predictive.engine_contract import (
 class TestTorchEngine(EngineContract):
     @pytest.fixture
     def make(self) -> MakeEngine:
-        return TorchEngine
+        return lambda _target: TorchEngine()
 
 
 @pytest.fixture
@@ -88,8 +88,8 @@ def answers(
 ) -> list[dict[str, np.ndarray]]:
     members = torch.arange(len(logits)) % 2
     plan = model.plan(options, calibration(len(model.classes)) if calibrated else None, CPU)
-    engines = TorchEngine(model), CompiledClassEngine(model, present(load()))
-    return [engine.answer(plan, logits, members, outside) for engine in engines]
+    engines: tuple[Engine, ...] = TorchEngine(), CompiledClassEngine(model, present(load()))
+    return [DrawnRows(logits, members, outside, model, engine).answer(plan) for engine in engines]
 
 
 @settings(max_examples=15, deadline=None)
