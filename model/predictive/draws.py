@@ -135,16 +135,6 @@ class Draws:
         return cls(tuple(layers), members, activation, skip)
 
     @property
-    def weights(self) -> tuple[Tensor, ...]:
-        """One ``[S, inputs, outputs]`` per layer, as views."""
-        return tuple(layer[..., :-1].transpose(1, 2) for layer in self._without_constant_units())
-
-    @property
-    def biases(self) -> tuple[Tensor, ...]:
-        """One ``[S, 1, outputs]`` per layer, as views."""
-        return tuple(layer[..., -1:].transpose(1, 2) for layer in self._without_constant_units())
-
-    @property
     def nbytes(self) -> int:
         """Memory of the layers, in bytes."""
         return sum(layer.nbytes for layer in self.layers)
@@ -159,11 +149,6 @@ class Draws:
     def double(self) -> Draws:
         """The draws in double precision, copied."""
         return Draws(tuple(layer.double() for layer in self.layers), self.members, self.activation, self.skip)
-
-    def _without_constant_units(self) -> list[Tensor]:
-        """The layers without the units of constant 1."""
-        carried = _units_of_one(len(self.layers), self.skip)
-        return [layer[:, :-1] if index < carried else layer for index, layer in enumerate(self.layers)]
 
 
 def _units_of_one(layers: int, skip: bool) -> int:

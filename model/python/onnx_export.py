@@ -34,7 +34,7 @@ from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -148,10 +148,11 @@ class _Graph:
         self.constants: dict[str, Any] = {}
         self.number: Any = np.float32
 
-    def constant(self, values: Any, kind: Any = None) -> _Value:
-        """A constant, by default of the numbers that are computed with."""
-        name = f"c{len(self.constants)}"
-        self.constants[name] = numpy_helper.from_array(np.asarray(values).astype(kind or self.number), name)
+    def constant(self, values: Any) -> _Value:
+        """A constant: of the numbers that are computed with, or of whole numbers or truth values."""
+        name, array = f"c{len(self.constants)}", np.asarray(values)
+        array = array.astype(self.number) if array.dtype.kind == "f" else array
+        self.constants[name] = numpy_helper.from_array(array, name)
         return _Value(self, name)
 
     def __call__(self, kind: str, *inputs: Any, name: str | None = None, **attributes: Any) -> _Value:
@@ -163,15 +164,15 @@ class _Graph:
 
     def sum(self, values: _Value, axis: int, *, kind: str = "ReduceSum", keep: int = 0) -> _Value:
         """The sum over an axis, or another reduction."""
-        return self(kind, values, self.constant([axis], np.int64), keepdims=keep)
+        return self(kind, values, [axis], keepdims=keep)
 
     def part(self, values: _Value, start: int, stop: int, axis: int = 2) -> _Value:
         """Entries of an axis."""
-        return self("Slice", values, *(self.constant([each], np.int64) for each in (start, stop, axis)))
+        return self("Slice", values, [start], [stop], [axis])
 
     def expanded(self, values: _Value, *axes: int) -> _Value:
         """Values with more axes."""
-        return self("Unsqueeze", values, self.constant(axes, np.int64))
+        return self("Unsqueeze", values, axes)
 
     def cast(self, values: _Value, number: Any) -> _Value:
         """Values as numbers of a kind, which all that follows computes with."""
@@ -213,7 +214,7 @@ def _graph(posterior: Posterior, options: PredictOptions) -> Any:
     apart = values - g.expanded(of_draw, 2)
     aleatoric = g("Sqrt", total(deviations * deviations + apart * apart))
     centre = total(means)
-    apart = means - g("Reshape", centre, g.constant([1, -1, 1], np.int64))
+    apart = means - g("Reshape", centre, [1, -1, 1])
     spread = g("Sqrt", total(apart * apart + noise * noise))
     wide: tuple[_Value, _Value, float] | None = None
     if (rule := spec.likelihood.wide) is not None:
@@ -244,33 +245,32 @@ def _graph(posterior: Posterior, options: PredictOptions) -> Any:
         "aleatoric_std": aleatoric,
         "percentiles": g.part(quantiles, 0, levels, axis=1),
     }
+    shapes = {"rows": ["B", width], "percentiles": ["B", levels]}
     for name, value in told.items():
         g("Identity", value, name=name)
-    shapes = {name: ["B", levels] if name == "percentiles" else ["B"] for name in told}
-    graph = helper.make_graph(
-        g.nodes,
-        "murho",
-        [helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["B", width])],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()],
-        list(g.constants.values()),
-    )
+    described = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shapes.get(name, ["B"])) for name in ("rows", *told)
+    ]
+    graph = helper.make_graph(g.nodes, "murho", described[:1], described[1:], list(g.constants.values()))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9, producer_name="murho")
 
 
 def _network(g: _Graph, posterior: Posterior, samples: int) -> tuple[_Value, Tensor]:
     """Outputs of B rows under S draws, ``[S, B, P]``, and the member of each draw."""
     draws = posterior.draws.first(samples, posterior.seed)
-    activations = {"relu": lambda x: g("Relu", x), "sigmoid": lambda x: g("Sigmoid", x)}
-    activations["silu"] = lambda x: x * g("Sigmoid", x)
-    rows, last = _Value(g, "rows"), len(draws.weights) - 1
-    hidden = rows
-    for place, (weight, bias) in enumerate(zip(draws.weights, draws.biases, strict=True)):
-        units = weight.shape[1] - (posterior.architecture.inputs if draws.skip and 0 < place == last else 0)
-        following = g("MatMul", hidden, weight[:, :units]) + bias
-        if units < weight.shape[1]:
-            following = following + g("MatMul", rows, weight[:, units:])
-        hidden = following if place == last else activations[draws.activation](following)
-    return hidden, draws.members
+    activations: dict[str, Callable[[_Value], _Value]] = {
+        "relu": lambda x: g("Relu", x),
+        "silu": lambda x: x * g("Sigmoid", x),
+        "sigmoid": lambda x: g("Sigmoid", x),
+    }
+    *layers, last = (layer.transpose(1, 2) for layer in draws.layers)
+    inputs = hidden = g("Pad", _Value(g, "rows"), [0, 0, 0, 1], 1.0)  # the 1 of biases, see `Draws`
+    for layer in layers:
+        hidden = activations[draws.activation](g("MatMul", hidden, layer))
+    if not layers or not draws.skip:
+        return g("MatMul", hidden, last), draws.members
+    units = last.shape[1] - posterior.architecture.inputs - 1
+    return g("MatMul", hidden, last[:, :units]) + g("MatMul", inputs, last[:, units:]), draws.members
 
 
 def _components(
@@ -278,10 +278,11 @@ def _components(
 ) -> tuple[_Value, _Value, _Value]:
     """Means, noise and weights of the Gaussians under each draw, broadcastable to ``[S, B, K]``, standardised."""
     count = likelihood.means
-    means, one = g.part(outputs, 0, count), g.constant([[[1.0]]])
+    means = g.part(outputs, 0, count)
     if isinstance(likelihood, MixtureNoise):
         noise = g("Softplus", g.part(outputs, count, 2 * count)) + NOISE_FLOOR
         return means, noise, g("Softmax", g.part(outputs, 2 * count, 3 * count), axis=2)
+    one = g.constant([[[1.0]]])
     if isinstance(likelihood, HeteroscedasticNoise):
         return means, g("Softplus", g.part(outputs, 1, 2)) + NOISE_FLOOR, one
     assert isinstance(likelihood, GaussianNoise)  # noqa: S101 - the other ones have the same noise for all rows
@@ -323,7 +324,7 @@ def _quantiles(
     g: _Graph, means: _Value, noise: _Value, shares: _Value, wide: tuple[_Value, _Value, float] | None, scores: Any
 ) -> _Value:
     """Values at normal scores of the mixtures, ``[B, L]``, by bisection on the smaller of both tails."""
-    column = g.constant([-1, 1], np.int64)
+    column = [-1, 1]
     reach = noise * FURTHEST
     ends = [
         g("Reshape", g.sum(g.sum(end, 2, kind=kind), 0, kind=kind), column)
@@ -335,7 +336,7 @@ def _quantiles(
         ends = [g("Min", ends[0], centre - reach), g("Max", ends[1], centre + reach)]
     sign = g.constant(np.where(scores <= 0.0, 1.0, -1.0)[None])
     tail = torch.special.ndtr(torch.from_numpy(-np.abs(scores))).numpy()[None]
-    upper = g.constant(scores[None] > 0.0, np.bool_)
+    upper = g.constant(scores[None] > 0.0)
     means, noise, shares = (g.expanded(each, 3) for each in (means, noise, shares))
     low, high = (g("Add", end, np.zeros_like(scores)[None]) for end in ends)
     for _ in range(STEPS):
@@ -346,5 +347,4 @@ def _quantiles(
             found = found * (1.0 - wide[2]) + g.cdf((middle - centre) / wider * sign) * wide[2]
         right = g("Xor", g("Less", found, tail), upper)
         low, high = g("Where", right, middle, low), g("Where", right, high, middle)
-    halfway: _Value = (low + high) * 0.5
-    return halfway
+    return (low + high) * 0.5

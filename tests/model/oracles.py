@@ -1,4 +1,7 @@
-"""What fits compute in closed form, written plainly: divergences of priors, and the free energy of a minibatch."""
+"""What fits compute in closed form, written plainly: divergences of priors, and the free energy of a minibatch.
+
+And the weights and biases in the layout of draws.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from murho.model.bbb.likelihood import Likelihood
     from murho.model.bbb.network import BayesianNetwork
+    from murho.model.predictive.draws import Draws
 
 
 def kl(prior: Prior, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -83,3 +87,19 @@ def free_energy(
     divergence = kl(prior, network.mu, network.sigma(), network.groups, generator) / total_rows
     loss = minibatches * (temperature * kl_weight * divergence - per_row * (targets.shape[-1] / total_rows))
     return FreeEnergy(loss.sum(), -per_row.detach().mean(), divergence.detach().mean())
+
+
+def weights_of(draws: Draws) -> list[Tensor]:
+    """One ``[S, inputs, outputs]`` a layer."""
+    return [layer[..., :-1].transpose(1, 2) for layer in _without_constant_units(draws)]
+
+
+def biases_of(draws: Draws) -> list[Tensor]:
+    """One ``[S, 1, outputs]`` a layer."""
+    return [layer[..., -1:].transpose(1, 2) for layer in _without_constant_units(draws)]
+
+
+def _without_constant_units(draws: Draws) -> list[Tensor]:
+    """The layers without the unit of constant 1 that brings the 1 of the next layer's bias."""
+    carried = len(draws.layers) - (2 if draws.skip else 1)
+    return [layer[:, :-1] if index < carried else layer for index, layer in enumerate(draws.layers)]

@@ -21,6 +21,7 @@ from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import forward
 from tests.model.conftest import present
 from tests.model.gradient_checks import INPUTS
+from tests.model.oracles import weights_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,9 +91,9 @@ def test_no_draw_has_a_weight_from_an_input_that_its_member_does_not_read(skip: 
     kept = learned_tensors(network, torch.nn.Module())
     assert not any(kept[f"layers.0.weight.{part}"][absent[0]].any() for part in ("mu", "rho"))
     draws = [DrawMaker(each, architecture).make(seed=3, samples=8) for each in (kept, _with_any_values(network))]
-    for weights, others in zip(*(each.weights for each in draws), strict=True):
+    for weights, others in zip(*(weights_of(each) for each in draws), strict=True):
         assert torch.equal(weights, others)
-    for layer, weights in enumerate(draws[0].weights):
+    for layer, weights in enumerate(weights_of(draws[0])):
         assert not weights[absent[layer][draws[0].members]].any()
     # The network of the fit gives the outputs of such draws.
     moved = rows.clone()

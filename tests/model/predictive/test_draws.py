@@ -17,6 +17,7 @@ from torch.nn import functional
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.predictive.draw_room import KEPT_SEEDS, DrawRoom
 from murho.model.predictive.draws import BLOCK, DrawCache, DrawMaker, Draws, coupled_normals, mean_network
+from tests.model.oracles import biases_of, weights_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,13 +92,13 @@ def test_draws_have_the_posteriors_mean_and_sigma_and_go_round_the_members() -> 
     tensors, architecture = _network(members=1)
     drawn = DrawMaker(tensors, architecture).make(seed=0, samples=4000)
     mu, sigma = tensors["layers.0.weight.mu"][0], functional.softplus(tensors["layers.0.weight.rho"][0])
-    assert float(((drawn.weights[0].mean(dim=0) - mu) / (sigma / 4000**0.5)).abs().max()) < 5.0
-    torch.testing.assert_close(drawn.weights[0].std(dim=0), sigma, rtol=0.06, atol=0.0)
+    assert float(((weights_of(drawn)[0].mean(dim=0) - mu) / (sigma / 4000**0.5)).abs().max()) < 5.0
+    torch.testing.assert_close(weights_of(drawn)[0].std(dim=0), sigma, rtol=0.06, atol=0.0)
     tensors, architecture = _network(members=2)
     quiet = {name: tensor.fill_(-40.0) if name.endswith("rho") else tensor for name, tensor in tensors.items()}
     drawn = DrawMaker(quiet, architecture).make(seed=0, samples=5)
     assert drawn.members.tolist() == [0, 1, 0, 1, 0]
-    torch.testing.assert_close(drawn.weights[0], tensors["layers.0.weight.mu"][drawn.members])
+    torch.testing.assert_close(weights_of(drawn)[0], tensors["layers.0.weight.mu"][drawn.members])
 
 
 @pytest.mark.parametrize("hidden", [(), (4,), (8, 5)])
@@ -106,11 +107,11 @@ def test_the_mean_network_is_mu_bit_for_bit_and_some_draws_are_those_draws(hidde
     tensors, architecture = _network(members=3, hidden=hidden, skip=skip)
     means = mean_network(tensors, architecture)
     for index in range(len(hidden) + 1):
-        assert torch.equal(means.weights[index], tensors[f"layers.{index}.weight.mu"])
-        assert torch.equal(means.biases[index], tensors[f"layers.{index}.bias.mu"])
+        assert torch.equal(weights_of(means)[index], tensors[f"layers.{index}.weight.mu"])
+        assert torch.equal(biases_of(means)[index], tensors[f"layers.{index}.bias.mu"])
     drawn = DrawMaker(tensors, architecture).make(seed=1, samples=10)
     of_two = drawn.some(torch.isin(drawn.members, torch.tensor([0, 2])))
-    for some, every in zip(of_two.weights + of_two.biases, drawn.weights + drawn.biases, strict=True):
+    for some, every in zip(weights_of(of_two) + biases_of(of_two), weights_of(drawn) + biases_of(drawn), strict=True):
         assert torch.equal(some, every[[0, 2, 3, 5, 6, 8, 9]])
 
 

@@ -18,6 +18,7 @@ from murho.model.predictive import forward as forward_module
 from murho.model.predictive.compiled_engine import CompiledEngine, load
 from murho.model.predictive.draws import Draws
 from tests.model.conftest import present
+from tests.model.oracles import biases_of, weights_of
 from tests.model.predictive.engine_contract import target_model
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ def _defined(draws: Draws, rows: Tensor) -> Tensor:
     outputs = []
     for draw in range(len(draws)):
         values = inputs = rows.double()
-        last = len(draws.weights) - 1
-        for index, (weight, bias) in enumerate(zip(draws.weights, draws.biases, strict=True)):
+        last = len(weights_of(draws)) - 1
+        for index, (weight, bias) in enumerate(zip(weights_of(draws), biases_of(draws), strict=True)):
             if index:
                 values = ACTIVATIONS[draws.activation](values)
             if draws.skip and index == last > 0:

@@ -24,6 +24,7 @@ from murho.model.training.pruning import cut, extrapolation_inputs, prune
 from murho.model.training.revisions import labelled_rows
 from tests.model.conftest import make_table, present, train_quickly
 from tests.model.maps import calibration_of
+from tests.model.oracles import weights_of
 from tests.model.rooms import rooms_table, train_rooms
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def test_a_removed_weight_is_no_weight_in_any_draw_whatever_the_tensors_hold() -
     removed = removed_weights(pruned)
     draws = DrawMaker(tensors, pruned).make(seed=3, samples=40)
     whole = DrawMaker(tensors, ARCHITECTURE).make(seed=3, samples=40)
-    for of_pruned, of_whole, mask in zip(draws.weights, whole.weights, removed, strict=True):
+    for of_pruned, of_whole, mask in zip(weights_of(draws), weights_of(whole), removed, strict=True):
         assert torch.equal(of_pruned, of_whole.masked_fill(mask[draws.members], 0.0))
 
 
