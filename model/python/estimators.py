@@ -150,7 +150,26 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def _read_target(self, y: Any) -> pa.Array:
         """The target as a column of a table ``[N]``, after the checks of scikit-learn."""
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit networks to rows, calibrate their answers, and score them on held-out rows.
+
+        Args:
+            X: Features ``[N, columns]``: a data frame, or numbers with NaN for missing. N is at least 2.
+            y: Targets ``[N]``: numbers that are not all the same; of a classifier at least two different classes. The
+                name of a Series becomes the name of the target.
+            sample_weight: Weights of the rows, ``[N]``, from 0 on: how important each row is, see the parameter
+                ``weight``, which names a column of X instead. None: all are equal.
+            groups: What each row belongs to, ``[N]``: rows of one group are held out together, see the parameter
+                ``group``, which names a column of X instead. None: every row stands for itself.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: X, y or a parameter can't be used; the message says where and why.
+            FitError: The fit became non-finite.
+            KeyboardInterrupt: The fit was interrupted. The estimator is fitted, with the best parameters so far.
+        """
         options = self.train_options()
         targets = self._read_target(y)
         table = self._table(X, reset=True)
@@ -171,7 +190,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         self.posterior_ = Posterior(trained.spec, trained.posterior.tensors, device=device)
         if trained.spec.training["interrupted"]:
             raise KeyboardInterrupt
-        warn_of_left_out(trained.spec.schema, stacklevel=3)
+        warn_of_left_out(trained.spec.schema, stacklevel=2)
         return self
 
     def _names(self) -> list[str]:
@@ -312,27 +331,6 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
 
     _task: ClassVar[str] = "regression"
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Fit networks to rows, calibrate their bands, and score them on held-out rows.
-
-        Args:
-            X: Features ``[N, columns]``: a data frame, or numbers with NaN for missing. N is at least 2.
-            y: Targets ``[N]``, numbers, not all the same. The name of a Series becomes the name of the target.
-            sample_weight: Weights of the rows, ``[N]``, from 0 on: how important each row is, see the parameter
-                ``weight``, which names a column of X instead. None: all are equal.
-            groups: What each row belongs to, ``[N]``: rows of one group are held out together, see the parameter
-                ``group``, which names a column of X instead. None: every row stands for itself.
-
-        Returns:
-            The estimator itself.
-
-        Raises:
-            ValueError: X, y or a parameter can't be used; the message says where and why.
-            FitError: The fit became non-finite.
-            KeyboardInterrupt: The fit was interrupted. The estimator is fitted, with the best parameters so far.
-        """
-        return self._fit(X, y, sample_weight, groups)
-
     def predict(self, X: Any, return_std: bool = False, quantiles: ArrayLike | None = None) -> Any:
         """The mean of the predictive and, if asked for, its standard deviation and quantiles, both calibrated.
 
@@ -435,27 +433,6 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
     _task: ClassVar[str] = "classification"
     _without: ClassVar[frozenset[str]] = frozenset(OF_NUMBERS)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Fit networks to rows, calibrate their probabilities, and score them on held-out rows.
-
-        Args:
-            X: Features ``[N, columns]``: a data frame, or numbers with NaN for missing. N is at least 2.
-            y: Classes ``[N]``, at least two different ones. The name of a Series becomes the name of the target.
-            sample_weight: Weights of the rows, ``[N]``, from 0 on: how important each row is, see the parameter
-                ``weight``, which names a column of X instead. None: all are equal.
-            groups: What each row belongs to, ``[N]``: rows of one group are held out together, see the parameter
-                ``group``, which names a column of X instead. None: every row stands for itself.
-
-        Returns:
-            The estimator itself.
-
-        Raises:
-            ValueError: X, y or a parameter can't be used; the message says where and why.
-            FitError: The fit became non-finite.
-            KeyboardInterrupt: The fit was interrupted. The estimator is fitted, with the best parameters so far.
-        """
-        return self._fit(X, y, sample_weight, groups)
-
     def predict(self, X: Any) -> Array:
         """The likeliest class of every row.
 
@@ -486,8 +463,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
 
     def predict_log_proba(self, X: Any) -> Doubles:
         """Logarithm of `predict_proba`, ``[B, C]``."""
-        logarithms: Doubles = np.log(self.predict_proba(X))
-        return logarithms
+        return np.log(self.predict_proba(X))
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> Bools:
         """Prediction sets, which hold the class of a new row with a probability; never empty.
