@@ -17,7 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+
+def listed(names: Sequence[object], most: int = 10) -> str:
+    """``'a', 'b', …``: the first of some names, for a message."""
+    return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
 
 
 class MurhoError(Exception):

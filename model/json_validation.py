@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import math
-from functools import cache
+from functools import cache, partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetPydanticSchema, TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
+from murho.model.arrays import Doubles, Ints
 from murho.model.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class Stored:
 
     def to_json(self) -> dict[str, Any]:
         """The part as JSON data."""
-        data: dict[str, Any] = _adapter(cast("Any", type(self))).dump_python(self, mode="json", fallback=_plain)
+        adapter, plain = _adapter(cast("Any", type(self))), methodcaller("tolist")  # numpy's numbers among facts
+        data: dict[str, Any] = adapter.dump_python(self, mode="json", fallback=plain)
         return data
 
     @classmethod
@@ -85,11 +87,6 @@ class Stored:
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
-
-
-def _plain(value: Any) -> Any:
-    """Numpy's numbers and arrays among facts."""
-    return value.tolist()
 
 
 def read_strictly(kind: Any, data: object, where: str) -> Any:
@@ -175,15 +172,7 @@ def null_for(infinity: float, form: Any = float) -> GetPydanticSchema:
     )
 
 
-def _vector(numbers: list[float]) -> NDArray[np.float64]:
-    return np.array(numbers, dtype=np.float64)
-
-
-def _counts(numbers: list[int]) -> NDArray[np.int64]:
-    return np.array(numbers, dtype=np.int64)
-
-
-def _matrix(rows: list[list[float]]) -> NDArray[np.float64]:
+def _matrix(rows: list[list[float]]) -> Doubles:
     if len({len(row) for row in rows}) > 1:
         raise ValueError("expected lists of the same length")
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(rows[0]) if rows else 0)
@@ -195,11 +184,11 @@ Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Count: TypeAlias = Annotated[int, Field(ge=0)]
 
 _WHOLE = Annotated[int, Field(ge=0, le=2**53)]
-Vector: TypeAlias = Annotated[NDArray[np.float64], stored_as(list[float], _vector, np.ndarray.tolist)]
+Vector: TypeAlias = Annotated[Doubles, stored_as(list[float], partial(np.array, dtype=np.float64), np.ndarray.tolist)]
 """Float64, one axis."""
-Counts: TypeAlias = Annotated[NDArray[np.int64], stored_as(list[_WHOLE], _counts, np.ndarray.tolist)]
+Counts: TypeAlias = Annotated[Ints, stored_as(list[_WHOLE], partial(np.array, dtype=np.int64), np.ndarray.tolist)]
 """Int64, one axis, not negative."""
-Matrix: TypeAlias = Annotated[NDArray[np.float64], stored_as(list[list[float]], _matrix, np.ndarray.tolist)]
+Matrix: TypeAlias = Annotated[Doubles, stored_as(list[list[float]], _matrix, np.ndarray.tolist)]
 """Float64, two axes, row by row."""
 Unlimited: TypeAlias = Annotated[float, null_for(math.inf, Positive)]
 """A positive limit; null: there is none."""

@@ -169,6 +169,11 @@ def threads_for(products: int) -> AbstractContextManager[None]:
     return at_most_threads(1) if products <= FEW_PRODUCTS else nullcontext()
 
 
+def even_slices(count: int, parts: int) -> list[slice]:
+    """Consecutive parts of about equal size."""
+    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
+
+
 def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
     """Share rows, or whatever is counted, out among PyTorch's number of threads, this one included, in equal parts.
 
@@ -187,7 +192,7 @@ def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
         work(slice(0, count))
         return
     parts = min(PARTS_PER_THREAD * used, count // least)
-    slices = iter([slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)])
+    slices = iter(even_slices(count, parts))
 
     def take_turns() -> None:
         for rows in slices:

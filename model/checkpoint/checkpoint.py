@@ -292,7 +292,7 @@ def read_facts(content: bytes, path: str) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise CheckpointError(f"{path}: expected a JSON object, found {type(facts).__name__}")
     version = facts.get("format")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    if type(version) is not int or version < 1:
         raise CheckpointError(f"{path}: format must be a whole number from 1, found {version!r}")
     if version > FORMAT:
         raise CheckpointError(

@@ -42,7 +42,7 @@ from murho.model.predictive.prediction import (
     rows_of,
 )
 from murho.model.runtime import threads_for
-from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, UnfamiliarValue, select_rows
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, UnfamiliarValue, count_rows, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -205,7 +205,7 @@ class Posterior(Generic[Answer]):
             One entry per row, in order: a `model.predictive.prediction.Prediction` or, of a classifier, a
             `model.predictive.prediction.ClassPrediction`: the caller knows which.
         """
-        rows = len(next(iter(columns.values())))
+        rows = count_rows(columns)
         return self.predict_questions(columns, (Question(slice(0, rows), options),))[0][0]
 
     def predict_questions(
@@ -419,9 +419,7 @@ class Posterior(Generic[Answer]):
             further = FURTHER * (max(0, levels - PLAIN_LEVELS) + len(options.thresholds))
             answer = (1 + options.mc_error) * self._components * (COMPONENT + further)
             answer += LISTED * (options.draws or not options.noise)
-            copies += (
-                options.noise_moments * IMPUTATIONS * draws * (WEIGHT * self._weights + COMPONENT * self._components)
-            )
+            copies += options.noise_moments * IMPUTATIONS * draws * unit
         else:
             copies += (IMPUTATIONS - 1) * draws * WEIGHT * self._weights
         time = PASS + new * self._weights * NEW_WEIGHT + incomplete * copies
@@ -431,7 +429,7 @@ class Posterior(Generic[Answer]):
         """Make the default draws and run every path once, so that the first request is as fast as later ones."""
         for batch in (1, 64):
             rows = Encoded.like(np.zeros((batch, self.architecture.inputs), dtype=np.float32))
-            for options in self.target.options_of_warm_up():
+            for options in self.target.warm_up:
                 self.predict_encoded(rows, options)
 
 

@@ -55,11 +55,6 @@ class ClassShares(Stored):
             raise MisfitError("values", "positive numbers of sum 1", self.values)
 
     @classmethod
-    def even(cls, classes: int) -> Self:
-        """The same share for each of C classes, without a weight."""
-        return cls((1.0 / classes,) * classes, 0.0)
-
-    @classmethod
     def of(cls, codes: Doubles, classes: int, weights: Doubles | None = None) -> Self:
         """The shares of training rows, as if there were one more row of each class: none is 0.
 
@@ -183,7 +178,7 @@ class ModelSpec(Stored):
         update = self.records.get("update", {})
         learned = {"training.rows": self.training.get("rows"), "records.update.total_rows": update.get("total_rows")}
         for path, rows in learned.items():
-            if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 0):
+            if rows is not None and (type(rows) is not int or rows < 0):
                 raise MisfitError(path, "a whole number from 0", rows)
         if not isinstance(self.training.get("temperature", 1.0), float):
             raise MisfitError("training.temperature", "a number", self.training["temperature"])
@@ -210,7 +205,7 @@ class ModelSpec(Stored):
             device: The device of the outputs.
         """
         if isinstance(likelihood, ClassLikelihood):
-            classes, shares = self.schema.target.classes or (), self.likelihood.shares or ClassShares.even(2)
+            classes, shares = self.schema.target.classes or (), cast("ClassShares", self.likelihood.shares)
             return ClassTargetModel(likelihood, classes, shares.tensor(device), shares.weight)
         numeric = cast("NumericLikelihood", likelihood)
         return TargetModel(numeric, self.target, self.likelihood.wide, self.architecture.members)

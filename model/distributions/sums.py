@@ -35,8 +35,7 @@ VALUES_AT_A_TIME = 2**17
 
 
 def _cdf(scores: Doubles) -> Doubles:
-    probabilities: Doubles = normal_cdf(torch.from_numpy(np.ascontiguousarray(scores))).numpy()
-    return probabilities
+    return normal_cdf(torch.from_numpy(np.ascontiguousarray(scores))).numpy()
 
 
 def _scores(levels: Doubles) -> Doubles:
@@ -81,14 +80,12 @@ class _Skewed:
     def scores(self, places: Doubles) -> Doubles:
         """Normal scores of standardised values."""
         inside = self.centre + self.sign * places * self.unit
-        found: Doubles = np.where(self.gaussian, places, self.sign * np.log(np.maximum(inside, LEAST)) / self.width)
-        return found
+        return np.where(self.gaussian, places, self.sign * np.log(np.maximum(inside, LEAST)) / self.width)
 
     def places(self, score: float) -> Doubles:
         """The standardised values at a normal score."""
         power = np.exp(np.minimum(self.width * self.sign * score, 700.0))
-        found: Doubles = np.where(self.gaussian, score, self.sign * (power - self.centre) / self.unit)
-        return found
+        return np.where(self.gaussian, score, self.sign * (power - self.centre) / self.unit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
 from murho.model.json_validation import MisfitError, NotNegative, Share, Stored, one_of, read_as
-from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing
+from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, count_rows, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +135,7 @@ class Ranges:
             follow their continuation.
         """
         if not self.features:
-            return np.zeros((len(next(iter(columns.values()))), 0)), columns
+            return np.zeros((count_rows(columns), 0)), columns
         values = np.stack([*map(columns.__getitem__, self.features)], axis=1)
         inside = np.minimum(np.maximum(values, self.minima), self.maxima)
         excess = values - inside
@@ -415,7 +415,7 @@ class Encoder(Stored):
             columns: Canonical columns of the features, each ``[B]`` (`model.tables.schema`), without missing cells in
                 features that accept none; others are ignored.
         """
-        rows = len(columns[self.schema.features[0].name])
+        rows = count_rows(columns)
         encoded = Encoded(np.empty((rows, self.width), dtype=np.float32), *np.zeros((4, rows), dtype=np.bool_))
         if rows <= _TILE:
             return replace(encoded, distances=self._encode(columns, encoded))
@@ -499,7 +499,7 @@ class Encoder(Stored):
             Numbers of rows, and these rows.
         """
         incomplete = self.schema.incomplete(columns)
-        count = len(columns[self.schema.features[0].name])
+        count = count_rows(columns)
         if not incomplete.size:
             yield np.arange(count), self.encode(columns)
             return

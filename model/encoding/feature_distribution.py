@@ -50,7 +50,7 @@ import torch
 from murho.model.encoding.transforms import Scale
 from murho.model.encoding.unlike import Distances, Landmarks
 from murho.model.json_validation import Counts, Matrix, Positive, Stored, Vector
-from murho.model.tables.schema import Feature, FeatureKind
+from murho.model.tables.schema import Feature, FeatureKind, count_rows
 
 if TYPE_CHECKING:
     from murho.model.arrays import Array, Bools, Doubles, Ints, Places
@@ -236,7 +236,7 @@ class FeatureDistribution(Stored):
     def values(self, columns: Columns) -> Doubles:
         """Return the numbers of rows, ``[B, F]``; NaN for a missing cell."""
         if not self.numbers:
-            return np.zeros((len(next(iter(columns.values()))), 0))
+            return np.zeros((count_rows(columns), 0))
         return np.stack([*map(columns.__getitem__, self.numbers)], axis=1)
 
     @cached_property
@@ -250,7 +250,7 @@ class FeatureDistribution(Stored):
 
         NaN stands for a missing cell, and for the indicators of an unseen category.
         """
-        scores = np.empty((len(next(iter(columns.values()))), len(self.owners)))
+        scores = np.empty((count_rows(columns), len(self.owners)))
         for place, (name, number) in enumerate(self.numbers.items()):
             scores[:, place] = np.interp(columns[name], number.values, number.knot_scores)
         place = len(self.numbers)
@@ -354,7 +354,7 @@ def fit_feature_distribution(
     Returns:
         The distribution; None for fewer than 5 rows.
     """
-    rows = len(next(iter(columns.values())))
+    rows = count_rows(columns)
     if rows < FEWEST_ROWS:
         return None
     order = np.random.Generator(np.random.PCG64(SEED)).permutation(rows)[:MOST_ROWS]

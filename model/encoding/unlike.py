@@ -332,8 +332,7 @@ class Distances:
 
 def _largest(sizes: Doubles) -> list[list[int]]:
     """Row and place of the largest of the sizes ``[n, F]`` of each row, and of those at least half as large."""
-    pairs: list[list[int]] = np.argwhere(sizes >= 0.5 * sizes.max(axis=1, keepdims=True, initial=0.0)).tolist()
-    return pairs
+    return np.argwhere(sizes >= 0.5 * sizes.max(axis=1, keepdims=True, initial=0.0)).tolist()
 
 
 def unlike_values(distances: Distances | None, schema: Schema, columns: Columns) -> list[UnfamiliarValue]:

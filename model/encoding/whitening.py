@@ -20,7 +20,7 @@ import numpy as np
 
 from murho.model.encoding.transforms import FURTHEST, LARGEST, FeatureEncoding, Scale, Scaled
 from murho.model.json_validation import Matrix, Stored, Vector
-from murho.model.tables.schema import Columns, FeatureKind
+from murho.model.tables.schema import Columns, FeatureKind, count_rows
 
 if TYPE_CHECKING:
     from murho.model.arrays import Doubles
@@ -66,7 +66,7 @@ class Whitening(Stored):
         """
         numeric = (part for part in parts if part.feature.kind is FeatureKind.NUMERIC)
         scales = {part.feature.name: part.scale for part in numeric if isinstance(part, Scaled)}
-        rows = len(next(iter(columns.values())))
+        rows = count_rows(columns)
         if len(scales) < 2 or rows < ROWS_A_NUMBER * len(scales):
             return None
         numbers = _standardised(scales, columns)

@@ -252,8 +252,7 @@ LEAST_PROBABILITY = float(np.finfo(np.float64).eps)
 def row_log_loss(probabilities: Doubles, labels: Ints) -> Doubles:
     """Log loss of each row, ``-log p`` of its own class, ``[N]``, nats."""
     own = probabilities[np.arange(len(labels)), labels]
-    losses: Doubles = -np.log(np.maximum(own, LEAST_PROBABILITY))
-    return losses
+    return -np.log(np.maximum(own, LEAST_PROBABILITY))
 
 
 def row_brier(probabilities: Doubles, labels: Ints) -> Doubles:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from murho.model.errors import OptionError
 from murho.model.evaluation.why import Asking, plain
 from murho.model.predictive.prediction import AnyPrediction, PredictOptions
-from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, is_missing, select_rows
+from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, count_rows, is_missing, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,7 +193,7 @@ def counterfactuals(
         if depth >= DEPTH and len(found.diverse(1)):
             break
         step = found.changed(free, distribution, FURTHER_VALUES if depth else FIRST_VALUES)
-        rows = min(len(next(iter(step.values()))), MOST_ROWS // 2 - asked)
+        rows = min(count_rows(step), MOST_ROWS // 2 - asked)
         if rows <= 0:
             break
         step = select_rows(step, np.arange(rows))
@@ -201,7 +201,7 @@ def counterfactuals(
         found.add(step, (yield step, options))
     for turn in range(ROUNDS):
         step = found.nearer(turn)
-        rows = len(next(iter(step.values())))
+        rows = count_rows(step)
         if not rows or asked + rows > MOST_ROWS - count:
             break
         asked += rows

@@ -10,7 +10,7 @@ from murho.model.evaluation.classes import row_log_loss
 from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.progress import Advance, ignore_rows
-from murho.model.tables.schema import Columns, select_rows
+from murho.model.tables.schema import Columns, count_rows, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -74,7 +74,7 @@ def permutation_importance(
         target's unit, or of a classifier ``probabilities``, ``log_loss`` and ``epistemic_entropy``, in nats but for
         the first.
     """
-    count = len(next(iter(columns.values())))
+    count = count_rows(columns)
     generator = np.random.default_rng(seed)
     chosen = choose_rows(count, most_rows, generator)
     columns, count = select_rows(columns, chosen), len(chosen)

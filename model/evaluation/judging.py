@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import OptionError, TableError, listed
 from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.evaluation.rows import JudgedRows, RowArrays, RowWeights
@@ -172,7 +172,7 @@ def evaluate_table(
         found = ", ".join(f"{label!r} ({count})" for label, count in unknown.most_common(5))
         raise TableError(
             f"no row of the target column {name!r} has a class that the model knows: found {found}, it knows "
-            f"{', '.join(map(repr, (classes or ())[:10]))}; give the column in the spelling of the training, or train "
+            f"{listed(classes or ())}; give the column in the spelling of the training, or train "
             "again with these classes"
         )
     rows = np.flatnonzero(known)

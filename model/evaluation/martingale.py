@@ -244,8 +244,7 @@ class PitMartingale(Stored):
 
 def _log_kept(outcomes: Doubles) -> Doubles:
     """Log of the share of the capital in bets that begin after so many outcomes."""
-    kept: Doubles = np.log(math.log(LEAST_START) / np.log(LEAST_START + outcomes))
-    return kept
+    return np.log(math.log(LEAST_START) / np.log(LEAST_START + outcomes))
 
 
 def _log_share(outcomes: Doubles, bets: int) -> Doubles:

@@ -206,8 +206,7 @@ class JudgedNumbers(JudgedRows):
 
 def numbers_of(values: Tensor) -> Array:
     """The values as an array of their own."""
-    array: Array = values.cpu().numpy().copy()
-    return array
+    return values.cpu().numpy().copy()
 
 
 def _by_coverage(values: Array) -> dict[str, Array]:

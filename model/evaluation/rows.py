@@ -91,8 +91,7 @@ class RowWeights:
 
     def mean(self, values: Array) -> Doubles:
         """Means over rows of values ``[n, ...]``."""
-        means: Doubles = np.average(values, axis=0, weights=self.amounts)
-        return means
+        return np.average(values, axis=0, weights=self.amounts)
 
     def standard_error(self, values: Doubles) -> Doubles:
         """Standard errors of `mean`, by the spread of the units' parts in it (Huber 1967; Liang and Zeger 1986).
@@ -152,7 +151,7 @@ class JudgedRows(RowArrays, ABC):
 
         Args:
             schema: The schema of the posterior.
-            columns: Canonical columns of at least the `category_features`, ``[n]`` each.
+            columns: Canonical columns of at least the categorical and boolean features, ``[n]`` each.
         """
 
 
@@ -208,13 +207,9 @@ def scores_by_category(
         feature.name: [
             name | scores_of_part(values, part, rows) for name, part in category_parts(feature, columns[feature.name])
         ]
-        for feature in category_features(schema)
+        for feature in schema.features
+        if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
     }
-
-
-def category_features(schema: Schema) -> list[Feature]:
-    """The features that have categories: categorical and boolean ones."""
-    return [feature for feature in schema.features if feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)]
 
 
 def category_parts(feature: Feature, column: Array) -> list[tuple[JSON, Places]]:

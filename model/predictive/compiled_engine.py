@@ -212,16 +212,12 @@ VALUES_PER_THREAD = 2**15
 class CompiledClassEngine(CompiledForward):
     """The engine of compiled code for classes, see `model.predictive.plans.Engine`."""
 
-    def __init__(self, target: ClassTargetModel, kernels: Kernels) -> None:
-        """Keep the target model and the compiled functions."""
-        super().__init__(kernels)
-        self._target = target
-
     def answer(self, plan: AnyPlan, drawn: DrawnRows) -> Arrays:
         """See `Engine.answer`."""
         if plan.options.samples == 0 or not isinstance(plan, ClassPlan):
             return self._reference.answer(plan, drawn)
-        predictive = _CompiledPredictive.of_outputs(self._target, self._kernels, drawn.outputs)
+        target = cast("ClassTargetModel", drawn.target)
+        predictive = _CompiledPredictive.of_outputs(target, self._kernels, drawn.outputs)
         return plan.answer(predictive, drawn.widening)
 
 
@@ -297,7 +293,7 @@ def select_engine(target: AnyTargetModel, device: torch.device, choice: str = "a
     if kernels is None:
         return reference
     if isinstance(target, ClassTargetModel):
-        return CompiledClassEngine(target, kernels)
+        return CompiledClassEngine(kernels)
     if isinstance(target, TargetModel) and CompiledEngine.supports(target):
         return CompiledEngine(target, kernels)
     return reference

@@ -30,7 +30,7 @@ import numpy as np
 from murho.model.arrays import with_arrays
 from murho.model.calibration.abstention import HeldOutClasses, least_confidence
 from murho.model.calibration.classes import Calibration, ClassCalibration
-from murho.model.errors import InputError, OptionError, Problem
+from murho.model.errors import InputError, OptionError, Problem, listed
 from murho.model.predictive.prediction import AnyPrediction, ClassPrediction, Prediction, PredictOptions
 
 if TYPE_CHECKING:
@@ -228,8 +228,7 @@ def _wrong(action: Any, names: Mapping[str, int], classes: Sequence[str] | None)
         if utility is not None:
             found.append(("/utility", "Classes have a utility, and the target is a number; leave it out."))
     elif not isinstance(utility, dict) or utility.keys() != set(classes) or not all(map(_is_number, utility.values())):
-        some = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
-        found.append(("/utility", f"Expected an object with a finite number for each class: {some}."))
+        found.append(("/utility", f"Expected an object with a finite number for each class: {listed(classes, 5)}."))
     return found
 
 

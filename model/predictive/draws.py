@@ -20,7 +20,7 @@ limit.
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
@@ -148,7 +148,7 @@ class Draws:
 
     def double(self) -> Draws:
         """The draws in double precision, copied."""
-        return Draws(tuple(layer.double() for layer in self.layers), self.members, self.activation, self.skip)
+        return replace(self, layers=tuple(layer.double() for layer in self.layers))
 
 
 def _units_of_one(layers: int, skip: bool) -> int:
@@ -239,7 +239,7 @@ class DrawCache:
         architecture: Architecture,
         device: torch.device,
         *,
-        room: DrawRoom | None = None,
+        room: DrawRoom[Draws] | None = None,
     ) -> None:
         """Prepare an empty cache.
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from murho.model.predictive.plans import DrawnRows, TargetModel
+from murho.model.runtime import even_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -129,21 +130,16 @@ def _many_rows(draws: Draws, rows: Tensor) -> Tensor:
     inputs = rows.new_ones((rows.shape[1] + 1, batch))
     inputs[:-1] = rows.T
     widest = max((layer.shape[1] for layer in draws.layers[:-1]), default=1)
-    columns = _parts(batch, TILE_ROWS)
+    columns = even_slices(batch, -(-batch // TILE_ROWS))
     longest = max(column.stop - column.start for column in columns)
-    draws_per_tile = min(samples, max(1, _tile_floats(rows) // (widest * longest)))
+    floats = DEVICE_TILE_FLOATS if rows.is_cuda else TILE_FLOATS * torch.get_num_threads()
+    draws_per_tile = min(samples, max(1, floats // (widest * longest)))
     buffers = rows.new_empty((2, draws_per_tile * widest * longest))
     for column in columns:
         tile_inputs = inputs if len(columns) == 1 else inputs[:, column].contiguous()
-        for tile in _parts(samples, draws_per_tile):
+        for tile in even_slices(samples, -(-samples // draws_per_tile)):
             _forward_tile(draws, tile, tile_inputs, buffers, outputs[tile, :, column])
     return outputs.transpose(1, 2)
-
-
-def _tile_floats(rows: Tensor) -> int:
-    if rows.is_cuda:
-        return DEVICE_TILE_FLOATS
-    return TILE_FLOATS * torch.get_num_threads()
 
 
 def _forward_tile(draws: Draws, tile: slice, inputs: Tensor, buffers: Tensor, outputs: Tensor) -> None:
@@ -179,12 +175,6 @@ def _forward_tile(draws: Draws, tile: slice, inputs: Tensor, buffers: Tensor, ou
         outputs.copy_(torch.mm(shared, inputs).view(outputs.shape))
     if units:
         outputs.baddbmm_(last[..., :units], hidden)
-
-
-def _parts(count: int, most: int) -> list[slice]:
-    """The smallest number of about equal parts that have at most ``most`` each."""
-    parts = -(-count // most)
-    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
 class TorchEngine:

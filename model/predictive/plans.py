@@ -182,8 +182,7 @@ class PredictionPlan:
 
 
 def _array(values: Tensor) -> Array:
-    array: Array = values.cpu().numpy()
-    return array
+    return values.cpu().numpy()
 
 
 def served_probabilities(
@@ -276,13 +275,13 @@ class ClassPlan:
             if options.draws:
                 answer["draws"] = np.empty((len(probabilities), 0, probabilities.shape[1]))
             return answer
-        settled = predictive.settled(probabilities)
+        settled, of_classes = predictive.settled(probabilities), (*probabilities.shape, len(self.levels))
         total = entropy(probabilities, dim=1)
         found = {
             "epistemic_std": settled.epistemic_std,
             "entropy": total,
             "epistemic_entropy": (total - settled.expected_entropy).clamp_min(0.0),
-            "percentiles": self._percentiles(settled.draws),
+            "percentiles": function_quantiles(settled.draws.flatten(0, 1).T, self.levels).view(*of_classes),
             "prediction_set": self.sets(probabilities, widening),
         }
         if options.draws:
@@ -298,11 +297,6 @@ class ClassPlan:
     def prediction(self, answer: Mapping[str, Any], **facts: Any) -> ClassPrediction:
         """The prediction of an answer's arrays and of what else belongs to it."""
         return ClassPrediction(classes=self.classes, **facts, **answer)
-
-    def _percentiles(self, draws: Tensor) -> Tensor:
-        """Percentiles of every class's probability over the draws, ``[B, C, K]``."""
-        rows, classes, _ = draws.shape
-        return function_quantiles(draws.flatten(0, 1).T, self.levels).view(rows, classes, len(self.levels))
 
     def sets(self, probabilities: Tensor, widening: Tensor | None = None) -> Tensor:
         """Whether each class is in the prediction set of its row, ``[B, C]``, bool.
@@ -338,6 +332,7 @@ class TargetModel:
         wide: The rule of wide components; None: there are none.
         members: M.
         least_tile_rows: Rows that a tile should have at least where its memory allows: products of fewer are slow.
+        warm_up: Options that make the code of every kind of answer run once.
     """
 
     likelihood: NumericLikelihood
@@ -345,14 +340,11 @@ class TargetModel:
     wide: WideRule | None
     members: int = 1
     least_tile_rows: ClassVar[int] = 256
+    warm_up: ClassVar = PredictOptions(), PredictOptions(samples=0), PredictOptions(noise=False, thresholds=(0.0,))
 
     def plan(self, options: PredictOptions, calibration: Calibration | None, device: torch.device) -> PredictionPlan:
         """The prepared plan of a request's options."""
         return PredictionPlan.of(options, cast("ConformalMap | None", calibration), device)
-
-    def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
-        """Options that make the code of every kind of answer run once."""
-        return PredictOptions(), PredictOptions(samples=0), PredictOptions(noise=False, thresholds=(0.0,))
 
     def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> Predictive:
         """The raw predictive distribution of the target of each row.
@@ -376,6 +368,7 @@ class ClassTargetModel:
         shares: Share of each class among the training rows, ``[C]``, float64.
         least: Least weight of the shares in an answer.
         least_tile_rows: Outputs of many classes fill the memory of a tile by themselves.
+        warm_up: As of a `TargetModel`.
     """
 
     likelihood: ClassLikelihood
@@ -383,6 +376,7 @@ class ClassTargetModel:
     shares: Tensor
     least: float
     least_tile_rows: ClassVar[int] = 1
+    warm_up: ClassVar = PredictOptions(), PredictOptions(samples=0)
 
     def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> ClassPredictive:  # noqa: ARG002 - only numbers have wide components
         """The raw predictive distribution of the class of each row.
@@ -397,10 +391,6 @@ class ClassTargetModel:
     def plan(self, options: PredictOptions, calibration: Calibration | None, device: torch.device) -> ClassPlan:
         """The prepared plan of a request's options."""
         return ClassPlan.of(options, cast("ClassCalibration | None", calibration), device, self.classes)
-
-    def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
-        """Options that make the code of every kind of answer run once."""
-        return PredictOptions(), PredictOptions(samples=0)
 
 
 AnyPlan: TypeAlias = PredictionPlan | ClassPlan

@@ -34,9 +34,8 @@ from murho.model.distributions.sums import LEAST, SumMixture, count_answers, cou
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, Prediction, PredictOptions
 from murho.model.predictive.row_moments import RowMoments
-from murho.model.tables.cells import format_date
 from murho.model.tables.columns import MOST_EXACT
-from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
+from murho.model.tables.schema import Columns, FeatureKind, Schema, count_rows, json_cells
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -135,19 +134,17 @@ class TotalsAnswer:
         """The answer as JSON data, with arrays as they are; levels and thresholds stand beside their values."""
         said: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         unlike, calibrated = said.pop("unlike").tolist(), said.pop("calibrated")
-        levels, thresholds = list(asked.percentiles), list(asked.thresholds)
-        if said["percentiles"] is not None:
-            said["percentiles"] = {"levels": levels, "values": said["percentiles"]}
-        if said["exceedance"] is not None:
-            said["exceedance"] = {"thresholds": thresholds, "values": said["exceedance"]}
-        absent = {name for name, values in (("percentiles", levels), ("exceedance", thresholds)) if not values}
+        details = ("percentiles", "levels", asked.percentiles), ("exceedance", "thresholds", asked.thresholds)
+        for name, detail, given in details:
+            values = said.pop(name)
+            if given:
+                said[name] = None if values is None else {detail: list(given), "values": values}
         warnings = [
             {"pointer": f"/groups/{place}", "message": f"Rows unlike the training rows: {count} of {rows}."}
             for place, (count, rows) in enumerate(zip(unlike, self.rows.tolist(), strict=True))
             if count
         ]
-        kept = {name: value for name, value in said.items() if name not in absent}
-        return kept | {"calibrated": calibrated, "warnings": warnings[:MOST_WARNINGS]}
+        return said | {"calibrated": calibrated, "warnings": warnings[:MOST_WARNINGS]}
 
 
 def default_statistic(schema: Schema) -> str:
@@ -166,24 +163,19 @@ def labels_of(schema: Schema, columns: Columns, names: Sequence[str]) -> list[La
     Raises:
         OptionError: There is no such feature, or its numbers are too large to be told apart.
     """
-    kinds = {feature.name: feature.kind for feature in schema.features}
+    features = {feature.name: feature for feature in schema.features}
     cells = []
     for name in names:
-        if name not in kinds:
-            raise OptionError(f"--by: {name!r:.80} is no feature; there are {', '.join(map(repr, kinds))}")
-        known: list[Any] = columns[name].tolist()
-        if kinds[name] is FeatureKind.DATE:
-            known = [None if cell != cell else format_date(cell) for cell in known]
-        elif kinds[name] is FeatureKind.BOOLEAN:
-            known = [bool(cell) for cell in known]
-        elif kinds[name] is FeatureKind.NUMERIC and bool(np.any(np.abs(columns[name]) >= MOST_EXACT)):
+        if name not in features:
+            raise OptionError(f"--by: {name!r:.80} is no feature; there are {', '.join(map(repr, features))}")
+        feature, column = features[name], columns[name]
+        if feature.kind is FeatureKind.NUMERIC and bool(np.any(np.abs(column) >= MOST_EXACT)):
             raise OptionError(
                 f"--by: {name!r} has numbers from 2^53 on, whose last digits a feature does not keep, so that "
                 "neighbours would be one group; send a label for each row in groups"
             )
-        missing = is_missing(columns[name])
-        cells.append([None if lacks else cell for cell, lacks in zip(known, missing, strict=True)])
-    return list(zip(*cells, strict=True)) if names else [()] * len(next(iter(columns.values())))
+        cells.append(json_cells(feature, column))
+    return list(zip(*cells, strict=True)) if names else [()] * count_rows(columns)
 
 
 @dataclass(slots=True)
@@ -231,6 +223,7 @@ class Totals:
         self.groups: dict[Label, _Group] = {}
         self._values = max(1, options.of.samples) * classes
         self._facts: tuple[int, int, bool] = (options.of.samples, options.of.seed or 0, False)
+        self._listed = len(options.of.percentiles) + len(options.of.thresholds)
         self._whole = options.statistic in ("count", "count_above")
 
     @classmethod
@@ -264,8 +257,7 @@ class Totals:
 
     def memory(self, groups: int, rows: int, units: int = 0) -> int:
         """Return about how many bytes so many groups, rows and units take with their answer, and not less."""
-        of, classes = self.options.of, self._values // max(1, self.options.of.samples)
-        numbers = groups * classes * (8 + len(of.percentiles) + len(of.thresholds))
+        numbers = groups * (self._values // max(1, self.options.of.samples)) * (8 + self._listed)
         exact = groups * self._values <= EXACT_VALUES and self.options.statistic in ("count", "count_above")
         of_draw = GROUP_BYTES * groups + ROW_BYTES * min(rows, self.rows_at_a_time)
         of_draw += EVENT_BYTES * min(rows, groups * EXACT_ROWS) * exact
@@ -273,7 +265,7 @@ class Totals:
 
     def group_cost(self, groups: int) -> float:
         """Return the work of an answer for so many groups, but for exact counts, in row-draws."""
-        return float(groups * self._values * (len(self.options.of.percentiles) + len(self.options.of.thresholds)))
+        return float(groups * self._values * self._listed)
 
     @property
     def count_cost(self) -> float:
@@ -363,7 +355,7 @@ class Totals:
         Raises:
             OptionError: There are more than `MOST_GROUPS`, or too many for so many draws, levels and thresholds.
         """
-        each = 2 + len(self.options.of.percentiles) + len(self.options.of.thresholds)
+        each = 2 + self._listed
         if count > MOST_GROUPS or count * self._values * each > MOST_VALUES:
             most = min(MOST_GROUPS, MOST_VALUES // (self._values * each))
             raise OptionError(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 import numpy as np
 
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import OptionError, TableError, listed
 from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction, PredictOptions, Question
-from murho.model.tables.schema import select_rows
+from murho.model.tables.schema import count_rows, select_rows
 from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Distribution(Generic[Answer]):
 
     def __len__(self) -> int:
         """B."""
-        return len(next(iter(self._columns.values())))
+        return count_rows(self._columns)
 
     def __getitem__(self, rows: Any) -> Self:
         """The distributions of some rows, by a number, a slice, a mask or numbers."""
@@ -173,8 +173,7 @@ class Distribution(Generic[Answer]):
     @property
     def extrapolation(self) -> Bools:
         """Whether each row is unlike the training rows, so that no held-out row speaks for its calibration, ``[B]``."""
-        found: Bools = self._plain.extrapolation
-        return found
+        return self._plain.extrapolation
 
     def _drawn(self, name: str, **changes: Any) -> Array:
         """A field of the answer that takes draws.
@@ -475,8 +474,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         """
         known = self.classes.tolist()
         if label not in known:
-            shown = ", ".join(map(repr, known[:10])) + (", …" if len(known) > 10 else "")
-            raise ParameterError(f"label: {label!r} is none of the {len(known)} classes ({shown})")
+            raise ParameterError(f"label: {label!r} is none of the {len(known)} classes ({listed(known)})")
         return self.probabilities[:, known.index(label)]
 
     @property

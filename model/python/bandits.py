@@ -316,8 +316,7 @@ class RewardPosterior:
 
     def _mean_shares(self, contexts: Tensor) -> Tensor:
         draws = mean_network(self.network.named_tensors(), self.network.architecture)
-        shares: Tensor = torch.sigmoid(forward(draws, contexts)[..., 0].view(self.arms, len(contexts))).T
-        return shares
+        return torch.sigmoid(forward(draws, contexts)[..., 0].view(self.arms, len(contexts))).T
 
     def _reward(self, shares: Tensor) -> Tensor:
         options = self.options
@@ -440,8 +439,7 @@ class ThompsonSampling:
         Raises:
             OptionError: The contexts have another shape, or are not finite.
         """
-        expected: Floats = self.posterior.mean(self._contexts(contexts)).numpy()
-        return expected
+        return self.posterior.mean(self._contexts(contexts)).numpy()
 
     def _contexts(self, contexts: NDArray[np.floating]) -> torch.Tensor:
         rows = torch.from_numpy(np.ascontiguousarray(contexts, dtype=np.float32))

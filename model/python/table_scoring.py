@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from murho.model.arrays import Array
     from murho.model.checkpoint.posterior import Posterior
 
 ROWS_PER_BLOCK = 16_384
@@ -123,13 +122,11 @@ def answer_table(columns: Mapping[str, Any]) -> pa.Table:
     Args:
         columns: Lists, or arrays ``[B]``, or ``[B, …]`` with a list in each cell.
     """
-    return pa.table({name: _column(values) for name, values in columns.items()})
-
-
-def _column(values: Array | list[Any]) -> pa.Array:
-    if isinstance(values, list) or values.dtype == object:
-        return pa.array(values, from_pandas=True)
-    return list_array(values)
+    made = {}
+    for name, values in columns.items():
+        objects = isinstance(values, list) or values.dtype == object
+        made[name] = pa.array(values, from_pandas=True) if objects else list_array(values)
+    return pa.table(made)
 
 
 def beside(inputs: pa.Table, answers: pa.Table) -> pa.Table:

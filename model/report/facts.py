@@ -20,7 +20,7 @@ from murho.model.evaluation.numbers import COVERAGES, JudgedNumbers
 from murho.model.evaluation.rows import BAND, JudgedRows, scores_of_part
 from murho.model.files import JSON, parse_json
 from murho.model.report.charts import MOST_BARS
-from murho.model.tables.schema import Columns, json_cells, select_rows
+from murho.model.tables.schema import Columns, count_rows, json_cells, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -128,7 +128,7 @@ def _importance(posterior: Posterior, columns: Columns) -> JSON | None:
 
     ``of_features`` is the number of all features: more than those that are judged, where a screen has chosen these.
     """
-    count = len(next(iter(columns.values())))
+    count = count_rows(columns)
     if count < 2:
         return None
     rows, features = min(count, ROWS_OF_IMPORTANCE), screened_features(posterior, columns, MOST_BARS)

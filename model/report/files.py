@@ -40,11 +40,6 @@ MOST_ROWS = 20_000
 """Most labelled rows that a report looks at; of more, it takes some by chance. A chart shows no difference."""
 
 
-def can_draw() -> bool:
-    """Whether the package that draws is installed."""
-    return find_spec("vl_convert") is not None
-
-
 def drawn(chart: Chart) -> str:
     """A chart as an SVG element, without background, for a page that defines the variables of `COLOURS`."""
     import vl_convert
@@ -84,7 +79,7 @@ def html_page(name: str, spec: ModelSpec, facts: Mapping[str, Any], rows: Mappin
         "number": lambda value, digits=4: significant(value, digits) if _known(value) else None,
         "percent": lambda share, error=None: per_cent(share, error) if _known(share) else None,
     }
-    scores, target, can = facts.get("held_out") or spec.metrics, spec.schema.target, can_draw()
+    scores, target, can = facts.get("held_out") or spec.metrics, spec.schema.target, find_spec("vl_convert") is not None
     revisions = [spec.records[kind] for kind in ("update", "pruning") if kind in spec.records]
     return pages.get_template("page.html").render(
         name=name,

@@ -12,7 +12,6 @@ import numpy as np
 
 from murho.model.errors import TableError
 from murho.model.tables.cells import format_date
-from murho.model.tables.columns import rows_of
 from murho.model.tables.formats import notes_of
 from murho.model.tables.inference import Inference, example_of, far_numbers, infer_column, infer_feature
 from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
@@ -248,7 +247,7 @@ def describe_table(table: pa.Table, plan: ColumnPlan, targets: Doubles, *, weigh
         usual[far_numbers(targets)] = False  # beside such a number, all others look alike
         labelled = np.flatnonzero(usual)
         looked_at = labelled[np.linspace(0, len(labelled) - 1, min(_LEAK_ROWS, len(labelled))).astype(np.intp)]
-        cells = columns_from_table(rows_of(table, looked_at), schema)
+        cells = columns_from_table(table, schema, rows=looked_at)
         suspects = leak_suspects(cells, schema, targets[looked_at])
     return DataReport(table.num_rows, columns, suspects, notes_of(table))
 

@@ -194,6 +194,11 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """Feature name → canonical column ``[B]``."""
 
 
+def count_rows(columns: Columns) -> int:
+    """B, the number of rows of columns ``[B]``."""
+    return len(next(iter(columns.values())))
+
+
 def is_missing(column: Array) -> Bools:
     """Return whether each cell of a canonical column is missing, ``[B]``."""
     if column.dtype == object:
@@ -324,7 +329,7 @@ class Schema(Stored):
         Args:
             columns: The features' canonical columns, each ``[B]``.
         """
-        gone = np.zeros(len(columns[self.features[0].name]), dtype=np.bool_)
+        gone = np.zeros(count_rows(columns), dtype=np.bool_)
         if len(gone) == 1:  # the usual request, without NumPy's overhead of 2 microseconds a feature
             for feature in self.features:
                 if feature.imputed and ((cell := columns[feature.name][0]) is None or cell != cell):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.errors import MurhoError, OptionError, TableError
+from murho.model.errors import MurhoError, OptionError, TableError, listed
 from murho.model.tables.cells import MISSING_WORDS
 from murho.model.tables.columns import MOST_EXACT, canonical_column, plain, rows_of
 from murho.model.tables.inference import Inference, example_of, infer_column, infer_feature
@@ -93,8 +93,7 @@ def group_labels(column: pa.ChunkedArray, name: str, words: frozenset[str] = MIS
     Raises:
         TableError: A cell can't be a category; the message names the row (from 1).
     """
-    labels: Array = canonical_column(column, FeatureKind.CATEGORICAL, name, None, words)
-    return labels
+    return canonical_column(column, FeatureKind.CATEGORICAL, name, None, words)
 
 
 def classes_of(labels: NDArray[np.object_], target: str) -> tuple[str, ...]:
@@ -411,10 +410,9 @@ def read_targets(table: pa.Table, target: Target) -> Doubles:
     codes = class_codes(labels, target.classes)
     if (codes == UNKNOWN).any():
         row = int(np.argmax(codes == UNKNOWN)) + 1
-        shown = ", ".join(map(repr, target.classes[:10])) + (", …" if len(target.classes) > 10 else "")
         raise TableError(
             f"target {target.name!r}, row {row}: {labels[row - 1]!r} is none of the {len(target.classes)} classes that "
-            f"the model knows ({shown})",
+            f"the model knows ({listed(target.classes)})",
             row=row,
         )
     return codes

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rents import CHECKPOINTS, ROWS
 from tests.support import ROOT, call_murho
 
 
@@ -32,6 +33,15 @@ def test_mistakes_are_said(rooms_file: Path, room_checkpoints: Path, options: tu
     where = ("importance", "rooms", rooms_file, "--checkpoints", room_checkpoints)
     code = 1 if options[0] == "--version" else 2
     assert message in call_murho(*where, *options, code=code).stderr
+
+
+def test_a_cell_that_cannot_be_used_is_named_by_its_row_in_the_file(tmp_path: Path) -> None:
+    rows = [ROWS[0] | {"rent": 2000} for _ in range(1_100)]
+    rows[0]["rent"], rows[1_079]["sqm"] = "", "large"
+    file = tmp_path / "rents.csv"
+    file.write_text("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]))
+    said = call_murho("importance", "rents", file, "--checkpoints", CHECKPOINTS, "--rows", 2_000, code=1).stderr
+    assert "rents.csv: column 'sqm', row 1080: 'large'" in said
 
 
 PAGE = ROOT / "docs" / "importance.md"

@@ -118,7 +118,6 @@ def _to_label(posterior: Posterior, table: pa.Table, options: PredictOptions, co
 
     from murho.model.evaluation.importance import choose_rows
     from murho.model.evaluation.why import draws_and_noise, rows_to_label
-    from murho.model.tables.columns import rows_of
     from murho.model.tables.schema_inference import columns_from_table
 
     kinds = len(posterior.schema.target.classes or (None,))
@@ -126,7 +125,7 @@ def _to_label(posterior: Posterior, table: pa.Table, options: PredictOptions, co
     chosen = choose_rows(table.num_rows, most, np.random.default_rng(options.seed or 0))
     if len(chosen) < table.num_rows:
         say(f"note: {len(chosen)} of {table.num_rows} rows, taken by chance, are compared")
-    columns = columns_from_table(rows_of(table, chosen), posterior.schema)
+    columns = columns_from_table(table, posterior.schema, rows=chosen)
     answer: AnyPrediction = posterior.predict(columns, replace(options, draws=True))
     best, left = rows_to_label(*draws_and_noise(answer), min(count, len(chosen)))
     found = {"row": (chosen[best] + 1).tolist(), "epistemic_variance_left": left}

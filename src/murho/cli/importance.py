@@ -51,7 +51,6 @@ def importance(
 
     from murho.model.evaluation.importance import choose_rows, permutation_importance
     from murho.model.progress import advancing
-    from murho.model.tables.columns import rows_of
     from murho.model.tables.schema_inference import columns_from_table, read_targets
 
     posterior = load_posterior(directory, device)
@@ -63,7 +62,7 @@ def importance(
             raise TableError(f"importance needs at least 2 rows with a value of {schema.target.name!r}")
         generator = np.random.default_rng(seed)
         chosen = labelled[choose_rows(len(labelled), rows, generator)]  # of the others no cell is looked at
-        columns = columns_from_table(rows_of(table, chosen), schema)
+        columns = columns_from_table(table, schema, rows=chosen)
     with advancing("shuffling", len(chosen) * repeats * len(schema.features)) as advance:
         found = permutation_importance(
             posterior, columns, targets[chosen], repeats=repeats, most_rows=rows, seed=generator, advance=advance

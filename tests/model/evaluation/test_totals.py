@@ -46,7 +46,7 @@ def posterior_of(factor: float, seed: int) -> tuple[Posterior, np.ndarray]:
     sets = fit_prediction_sets(torch.eye(3).double().repeat(10, 1), torch.arange(3).repeat(10))
     spec = ModelSpec(
         architecture=Architecture(encoder.width, (), len(CLASSES), members=1, skip=False),
-        likelihood=LikelihoodSpec("categorical", shares=ClassShares.even(len(CLASSES))),
+        likelihood=LikelihoodSpec("categorical", shares=ClassShares((1.0 / len(CLASSES),) * len(CLASSES), 0.0)),
         target=Standardisation(Identity(), 0.0, 1.0),
         schema=schema,
         encoder=encoder,

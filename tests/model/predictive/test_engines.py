@@ -88,7 +88,7 @@ def answers(
 ) -> list[dict[str, np.ndarray]]:
     members = torch.arange(len(logits)) % 2
     plan = model.plan(options, calibration(len(model.classes)) if calibrated else None, CPU)
-    engines: tuple[Engine, ...] = TorchEngine(), CompiledClassEngine(model, present(load()))
+    engines: tuple[Engine, ...] = TorchEngine(), CompiledClassEngine(present(load()))
     return [DrawnRows(logits, members, outside, model, engine).answer(plan) for engine in engines]
 
 
