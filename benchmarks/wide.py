@@ -7,8 +7,8 @@ for all systems. A ratio of 1.1 means that the CRPS is 10 % larger than that of 
 
 Classes, with those of `benchmarks.classification`, have the log loss. Each peer is fitted five times to all training
 rows: each time another fifth of them chooses its rounds or penalty, and is predicted by a model that has not learned
-from it. Its probabilities are the mean of the five, calibrated by the temperature with the lowest log loss of the
-predicted fifths. A difference of log losses is significant if it is more than twice its standard error over the test
+from it. Its probabilities are the mean of the five, calibrated by the temperature most likely for the predicted
+fifths. A difference of log losses is significant if it is more than twice its standard error over the test
 rows, of the pairs of both systems' losses.
 """
 
@@ -32,6 +32,7 @@ from benchmarks.processes import SystemProcess, add_cache
 from benchmarks.results import Kept, Report, command, mean_and_error, table
 from benchmarks.runner import Job, Task, add_fits, measure, reports_of, sources
 from benchmarks.scores import LEVELS, pinball_crps
+from murho.model.calibration.classes import SLOPE_STD
 from murho.model.errors import MurhoError
 from murho.model.evaluation.classes import LEAST_PROBABILITY, row_log_loss
 from murho.model.predictive.prediction import PredictOptions
@@ -156,10 +157,14 @@ def tempered(probabilities: Doubles, temperature: float) -> Doubles:
 
 
 def best_temperature(probabilities: Doubles, labels: Ints) -> float:
-    """The temperature, 1/10 to 10, with the lowest log loss of rows ``[N, C]`` of classes ``[N]``."""
+    """The temperature, 1/10 to 10, most likely for rows ``[N, C]`` of classes ``[N]``, with the prior of Murho's own.
+
+    Without a prior, rows that are all predicted rightly would make a peer as sure as can be.
+    """
 
     def loss(logarithm: float) -> float:
-        return float(row_log_loss(tempered(probabilities, np.exp(logarithm)), labels).mean())
+        losses = row_log_loss(tempered(probabilities, np.exp(logarithm)), labels)
+        return float(losses.sum() + 0.5 * (logarithm / SLOPE_STD) ** 2)
 
     return float(np.exp(minimize_scalar(loss, bounds=(-np.log(10.0), np.log(10.0)), method="bounded").x))
 
