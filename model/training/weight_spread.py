@@ -49,10 +49,10 @@ TINY = 1e-300
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberRows:
-    """N rows under each of M members.
+    """N rows under each of M members, in units of the largest target.
 
     Attributes:
-        targets: ``[N]``, the target's unit.
+        targets: ``[N]``.
         means: Mean of the function values over the member's draws, ``[M, N]``.
         within: Their variance, ``[M, N]``.
         noise: Mean variance of the noise, ``[M, N]``.
@@ -67,17 +67,17 @@ class MemberRows:
     @torch.inference_mode()
     def of(cls, posterior: Posterior, encoded: Encoded, targets: Doubles) -> Self:
         """Send rows with targets ``[N]`` through every member of a posterior."""
-        members, parts = posterior.architecture.members, []
+        members, unit, parts = posterior.architecture.members, float(np.abs(targets).max()) or 1.0, []
         for start in range(0, len(encoded), ROWS_PER_PASS):
             drawn = posterior.drawn(encoded[start : start + ROWS_PER_PASS], DRAWS * members, posterior.seed)
             predictive = cast("Predictive", drawn.target.predictive(drawn.outputs, drawn.members))
             by_member = drawn.members.argsort(stable=True)
             functions, variances = (
                 values.double().expand_as(predictive.means)[by_member].unflatten(0, (members, DRAWS))
-                for values in (predictive.means, predictive.noise.square())
+                for values in (predictive.means / unit, (predictive.noise / unit).square())
             )
             parts.append(torch.stack((functions.mean(1), functions.var(1), variances.mean(1))).cpu().numpy())
-        return cls(targets, *np.concatenate(parts, axis=2))
+        return cls(targets / unit, *np.concatenate(parts, axis=2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class FunctionShare:
     """The function's share of the variance of a new row, as a model has it and as rows say.
 
     Attributes:
-        within: Mean variance over the draws of a member, squares of the target's unit.
+        within: Mean variance over the draws of a member.
         between: That between members.
         noise: That of the noise.
         found: The share that rows say.
@@ -197,16 +197,16 @@ def weight_factor(
         scaled = Posterior(posterior.spec, scale_weights(posterior.tensors, factor), engine="torch")
         return FunctionShare.of(MemberRows.of(scaled, encoded[rows], targets[rows]), judged[:, rows], counted)
 
-    def within_limits(power: float, exponent: float) -> float:
-        return float(np.clip(power ** (1.0 / exponent), LEAST, MOST)) if power > 0.0 else LEAST
+    def factor_for(power: float, exponent: float) -> float:
+        return float(np.clip(max(power, 0.0) ** (1.0 / exponent), LEAST, MOST))
 
     own = share_with(1.0)
     power = own.wanted / own.within
-    factor = within_limits(power, 2.0)
+    factor = factor_for(power, 2.0)
     if factor == 1.0:
-        return 1.0
-    tried = share_with(factor)
-    factor = within_limits(power, max(2.0, math.log(tried.within / own.within) / math.log(factor)))
+        return factor
+    grown = math.log(share_with(factor).within / own.within) / math.log(factor)
+    factor = factor_for(power, max(2.0, grown))
     for _ in range(2):
         if share_with(factor).residual <= MOST_LOST * own.residual:
             return factor

@@ -95,6 +95,16 @@ def test_doubt_of_a_line_is_about_its_true_error() -> None:
     assert 0.7 < np.sqrt(np.square(answer.epistemic_std).mean()) / error < 1.5
 
 
+def test_the_factor_does_not_depend_on_the_targets_unit() -> None:
+    table = line()
+    huge = table.set_column(4, "rent", pa.array(1e30 * table["rent"].to_numpy()))
+    factors = [
+        train_quickly(each, members=10, temperature=None).spec.training["weight_spread"] for each in (table, huge)
+    ]
+    assert factors[0] != 1.0
+    assert factors[1] == pytest.approx(factors[0], rel=0.02)
+
+
 def test_one_member_a_given_temperature_and_groups_keep_the_weights_as_they_were_fitted() -> None:
     alone = train_quickly(make_table(), members=1, temperature=None)
     exact = train_quickly(make_table(), members=10)
