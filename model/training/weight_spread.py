@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
-import torch
 from torch.nn import functional
 
 from murho.model.bbb.network import inverse_softplus
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.evaluation.judging import in_passes
+from murho.model.evaluation.rows import RowArrays, RowWeights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles
     from murho.model.distributions.predictive import Predictive
     from murho.model.encoding.encoder import Encoded
+    from murho.model.predictive.plans import DrawnRows
     from murho.model.tables.splits import HeldOut
 
 DRAWS = 32
 """Draws of each member."""
 MOST_ROWS = 2_000
-ROWS_PER_PASS = 256
-OWN_ERROR, FOUND_ERROR = 0.5, 0.5
-"""Standard errors of the logarithm of the function's odds: as the model has it, and by the approximation above."""
+ODDS_ERROR = 0.5
+"""Standard error of the logarithm of the function's odds: as the model has it, and by the approximation above."""
 LEAST, MOST = 0.5, 2.0
 """Limits of the factor."""
 MOST_LOST = 1.02
@@ -48,36 +49,39 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MemberRows:
+class MemberRows(RowArrays):
     """N rows under each of M members, in units of the largest target.
 
     Attributes:
         targets: ``[N]``.
-        means: Mean of the function values over the member's draws, ``[M, N]``.
-        within: Their variance, ``[M, N]``.
-        noise: Mean variance of the noise, ``[M, N]``.
+        judged: Whether each member has not learned from the row, ``[N, M]``; of every row some have, and two have not.
+        means: Mean of the function values over the member's draws, ``[N, M]``.
+        within: Their variance, ``[N, M]``.
+        noise: Mean variance of the noise, ``[N, M]``.
     """
 
     targets: Doubles
+    judged: Bools
     means: Doubles
     within: Doubles
     noise: Doubles
 
     @classmethod
-    @torch.inference_mode()
-    def of(cls, posterior: Posterior, encoded: Encoded, targets: Doubles) -> Self:
+    def of(cls, posterior: Posterior, encoded: Encoded, targets: Doubles, judged: Bools) -> MemberRows:
         """Send rows with targets ``[N]`` through every member of a posterior."""
-        members, unit, parts = posterior.architecture.members, float(np.abs(targets).max()) or 1.0, []
-        for start in range(0, len(encoded), ROWS_PER_PASS):
-            drawn = posterior.drawn(encoded[start : start + ROWS_PER_PASS], DRAWS * members, posterior.seed)
+        unit = float(np.abs(targets).max())
+
+        def made(drawn: DrawnRows, places: slice) -> MemberRows:
             predictive = cast("Predictive", drawn.target.predictive(drawn.outputs, drawn.members))
-            by_member = drawn.members.argsort(stable=True)
+            order = drawn.members.argsort(stable=True)
             functions, variances = (
-                values.double().expand_as(predictive.means)[by_member].unflatten(0, (members, DRAWS))
+                values.expand_as(predictive.means)[order].unflatten(0, (-1, DRAWS))
                 for values in (predictive.means / unit, (predictive.noise / unit).square())
             )
-            parts.append(torch.stack((functions.mean(1), functions.var(1), variances.mean(1))).cpu().numpy())
-        return cls(targets / unit, *np.concatenate(parts, axis=2))
+            parts = functions.mean(1), functions.var(1), variances.mean(1)
+            return cls(targets[places] / unit, judged[places], *(part.T.cpu().numpy() for part in parts))
+
+        return in_passes(posterior, encoded, made, samples=DRAWS * judged.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,53 +105,44 @@ class FunctionShare:
     residual: float
 
     @classmethod
-    def of(cls, rows: MemberRows, judged: Bools, weights: Doubles) -> Self:
-        """Compare rows that members have learned from with those that they have not.
+    def of(cls, rows: MemberRows, weights: RowWeights) -> Self:
+        """Compare rows that members have learned from with those that they have not."""
+        judges, members = rows.judged.sum(axis=1), rows.judged.shape[1]
 
-        Args:
-            rows: N rows.
-            judged: Whether each member has not learned from each row, ``[M, N]``; both occur in every column.
-            weights: Weight of each row, ``[N]``.
-        """
-        members, judges = len(judged), judged.sum(axis=0)
-
-        def mean_over(mask: Bools, values: Doubles) -> Doubles:
-            return np.asarray((values * mask).sum(axis=0) / mask.sum(axis=0))
+        def over(chosen: Bools, values: Doubles) -> Doubles:
+            return np.asarray((values * chosen).sum(axis=1) / chosen.sum(axis=1))
 
         def mean(values: Doubles) -> float:
-            return float(np.average(values, weights=weights))
+            return float(weights.mean(values))
 
-        squares = np.square(rows.targets - rows.means)
-        held_out, learned = mean_over(judged, squares), mean_over(~judged, squares)
-        # A single judge has no variance: that of all members is a little too small, since most know the row.
-        several = judged if judges.min() > 1 else np.ones_like(judged)
-        count, within = several.sum(axis=0), mean_over(judged, rows.within)
-        spread = mean_over(several, np.square(rows.means - mean_over(several, rows.means)))
-        between = spread * count / (count - 1) - mean_over(several, rows.within) / DRAWS
+        squares = np.square(rows.targets[:, None] - rows.means)
+        held_out, learned = over(rows.judged, squares), over(~rows.judged, squares)
+        within = over(rows.judged, rows.within)
+        spread = over(rows.judged, np.square(rows.means - over(rows.judged, rows.means)[:, None]))
+        between = spread * judges / (judges - 1) - within / DRAWS
         together = held_out - between * (1.0 - 1.0 / members)
-        ratio = math.sqrt(max(mean(learned), TINY) / max(mean(held_out), TINY))
+        ratio = math.sqrt((mean(learned) + TINY) / (mean(held_out) + TINY))
         beyond = together - 0.5 * (held_out * ratio + learned / ratio)  # as each row moves whole - sqrt(t h)
-        whole, found = max(mean(together), TINY), mean(beyond)
-        error = math.sqrt(float(np.square(weights * (beyond - found)).sum())) / float(weights.sum())
+        whole = mean(together) + TINY
         return cls(
             within=mean(within),
-            between=max(mean(between), 0.0),
-            noise=mean(mean_over(judged, rows.noise)),
-            found=found / whole,
-            error=error / whole,
+            between=mean(between),
+            noise=mean(over(rows.judged, rows.noise)),
+            found=mean(beyond) / whole,
+            error=float(weights.standard_error(beyond)) / whole,
             residual=mean(held_out - between * (1.0 - 1.0 / judges)),
         )
 
     @property
     def wanted(self) -> float:
-        """The variance over the draws of a member with which the function has its share."""
+        """The variance over the draws of a member with which the function has its share; below 0 where none has it."""
         own = (self.within + self.between) / (self.within + self.between + self.noise)
         found = min(max(self.found, 0.01), 0.99)
         middle = 0.5 * (own + found)
-        error = math.hypot(FOUND_ERROR, self.error / (middle * (1.0 - middle)))
-        log_odds = [math.log(share / (1.0 - share)) for share in (own, found)]
-        odds = math.exp(np.average(log_odds, weights=(OWN_ERROR**-2, error**-2)))
-        return max(self.noise * odds - self.between, 0.0)
+        chance = self.error / (middle * (1.0 - middle))
+        first, second = (math.log(share / (1.0 - share)) for share in (own, found))
+        odds = math.exp(first + (second - first) / (2.0 + (chance / ODDS_ERROR) ** 2))  # weighted by precision
+        return self.noise * odds - self.between
 
 
 def scale_weights(tensors: Mapping[str, Tensor], factor: float) -> dict[str, Tensor]:
@@ -181,32 +176,28 @@ def weight_factor(
         weights: Relative weights of all rows, ``[N]``; None: all count alike.
 
     Returns:
-        From 0.5 to 2; 1 if no row is both in training and held out.
+        From 0.5 to 2; 1 if no row is in training for some members, and held out for two.
     """
-    judged = np.zeros((posterior.architecture.members, len(targets)), dtype=bool)
+    judged = np.zeros((len(targets), posterior.architecture.members), dtype=bool)
     for group in groups:
         for member in group.members or ():
-            judged[member, group.rows] = True
-    rows = np.flatnonzero(judged.any(axis=0) & ~judged.all(axis=0))
-    rows = rows[:: -(-len(rows) // MOST_ROWS) or 1]
+            judged[group.rows, member] = True
+    rows = np.flatnonzero((judged.sum(axis=1) > 1) & ~judged.all(axis=1))
+    rows = rows[:: len(rows) // MOST_ROWS + 1]
     if not len(rows):
         return 1.0
-    counted = np.ones(len(rows)) if weights is None else weights[rows]
+    counted = RowWeights.of(len(rows), None if weights is None else weights[rows])
 
     def share_with(factor: float) -> FunctionShare:
         scaled = Posterior(posterior.spec, scale_weights(posterior.tensors, factor), engine="torch")
-        return FunctionShare.of(MemberRows.of(scaled, encoded[rows], targets[rows]), judged[:, rows], counted)
-
-    def factor_for(power: float, exponent: float) -> float:
-        return float(np.clip(max(power, 0.0) ** (1.0 / exponent), LEAST, MOST))
+        return FunctionShare.of(MemberRows.of(scaled, encoded[rows], targets[rows], judged[rows]), counted)
 
     own = share_with(1.0)
-    power = own.wanted / own.within
-    factor = factor_for(power, 2.0)
-    if factor == 1.0:
-        return factor
-    grown = math.log(share_with(factor).within / own.within) / math.log(factor)
-    factor = factor_for(power, max(2.0, grown))
+    power = max(own.wanted / own.within, 0.0)
+    factor = float(np.clip(power**0.5, LEAST, MOST))
+    if factor != 1.0:
+        grown = math.log(share_with(factor).within / own.within) / math.log(factor)
+        factor = float(np.clip(power ** (1.0 / max(2.0, grown)), LEAST, MOST))
     for _ in range(2):
         if share_with(factor).residual <= MOST_LOST * own.residual:
             return factor
