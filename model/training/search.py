@@ -526,8 +526,8 @@ def trial(data: TrainingData, options: TrainOptions, reporter: Reporter, device:
     Raises:
         FitError: The fit became non-finite.
     """
-    rows = len(data.split.training)
-    plan = SearchPlan([FULL], options, rows, began=time.monotonic())  # a trial takes a small share of it
+    # A trial takes a small share of it.
+    plan = SearchPlan([FULL], options, len(data.split.training), began=time.monotonic())
     fits = CandidateFits(data, options, plan, reporter, device)
     attempt, outcome = fits.fit(first_candidate(data, options), TRIAL)
     if outcome is None:

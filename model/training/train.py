@@ -247,8 +247,7 @@ def _finished(
     units, grouped = (None, False) if split.units is None else (split.units.of_rows, split.units.grouped)
     spread = 1.0
     if classes is None and options.temperature is None and not (grouped or split.forward):
-        fitted = Posterior(spec, learned, engine="torch")
-        spread = weight_factor(fitted, encoded, targets, groups, data.weights)
+        spread = weight_factor(Posterior(spec, learned, engine="torch"), encoded, targets, groups, data.weights)
         learned = scale_weights(learned, spread)
     slopes: Mapping[int, float] = dict.fromkeys(encoder.zero_in_training, 0.0)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
@@ -45,7 +46,6 @@ ODDS_ERROR = 0.5
 LEAST, MOST = 0.5, 2.0
 """Limits of the factor."""
 MOST_LOST = 1.02
-TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,19 +69,19 @@ class MemberRows(RowArrays):
     @classmethod
     def of(cls, posterior: Posterior, encoded: Encoded, targets: Doubles, judged: Bools) -> MemberRows:
         """Send rows with targets ``[N]`` through every member of a posterior."""
-        unit = float(np.abs(targets).max())
+        unit = np.abs(targets).max()
 
-        def made(drawn: DrawnRows, places: slice) -> MemberRows:
+        def of_pass(drawn: DrawnRows, places: slice) -> MemberRows:
             predictive = cast("Predictive", drawn.target.predictive(drawn.outputs, drawn.members))
             order = drawn.members.argsort(stable=True)
             functions, variances = (
                 values.expand_as(predictive.means)[order].unflatten(0, (-1, DRAWS))
                 for values in (predictive.means / unit, (predictive.noise / unit).square())
             )
-            parts = functions.mean(1), functions.var(1), variances.mean(1)
-            return cls(targets[places] / unit, judged[places], *(part.T.cpu().numpy() for part in parts))
+            parts = (part.T.cpu().numpy() for part in (functions.mean(1), functions.var(1), variances.mean(1)))
+            return cls(targets[places] / unit, judged[places], *parts)
 
-        return in_passes(posterior, encoded, made, samples=DRAWS * judged.shape[1])
+        return in_passes(posterior, encoded, of_pass, samples=DRAWS * judged.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class FunctionShare:
         within: Mean variance over the draws of a member.
         between: That between members.
         noise: That of the noise.
-        found: The share that rows say.
+        share: The share that rows say.
         error: Its standard error, of chance alone.
         residual: Mean squared residual of the mean of a row's judges.
     """
@@ -100,17 +100,17 @@ class FunctionShare:
     within: float
     between: float
     noise: float
-    found: float
+    share: float
     error: float
     residual: float
 
     @classmethod
     def of(cls, rows: MemberRows, weights: RowWeights) -> Self:
         """Compare rows that members have learned from with those that they have not."""
-        judges, members = rows.judged.sum(axis=1), rows.judged.shape[1]
+        judges = rows.judged.sum(axis=1)
 
         def over(chosen: Bools, values: Doubles) -> Doubles:
-            return np.asarray((values * chosen).sum(axis=1) / chosen.sum(axis=1))
+            return np.average(values, axis=1, weights=chosen)
 
         def mean(values: Doubles) -> float:
             return float(weights.mean(values))
@@ -120,27 +120,27 @@ class FunctionShare:
         within = over(rows.judged, rows.within)
         spread = over(rows.judged, np.square(rows.means - over(rows.judged, rows.means)[:, None]))
         between = spread * judges / (judges - 1) - within / DRAWS
-        together = held_out - between * (1.0 - 1.0 / members)
-        ratio = math.sqrt((mean(learned) + TINY) / (mean(held_out) + TINY))
+        together = held_out - between * (1.0 - 1.0 / rows.judged.shape[1])
+        ratio = math.sqrt(mean(learned) / mean(held_out))
         beyond = together - 0.5 * (held_out * ratio + learned / ratio)  # as each row moves whole - sqrt(t h)
-        whole = mean(together) + TINY
+        whole = mean(together)
         return cls(
             within=mean(within),
             between=mean(between),
             noise=mean(over(rows.judged, rows.noise)),
-            found=mean(beyond) / whole,
+            share=mean(beyond) / whole,
             error=float(weights.standard_error(beyond)) / whole,
             residual=mean(held_out - between * (1.0 - 1.0 / judges)),
         )
 
     @property
-    def wanted(self) -> float:
+    def within_of_share(self) -> float:
         """The variance over the draws of a member with which the function has its share; below 0 where none has it."""
         own = (self.within + self.between) / (self.within + self.between + self.noise)
-        found = min(max(self.found, 0.01), 0.99)
-        middle = 0.5 * (own + found)
+        share = min(max(self.share, 0.01), 0.99)
+        middle = 0.5 * (own + share)
         chance = self.error / (middle * (1.0 - middle))
-        first, second = (math.log(share / (1.0 - share)) for share in (own, found))
+        first, second = (math.log(each / (1.0 - each)) for each in (own, share))
         odds = math.exp(first + (second - first) / (2.0 + (chance / ODDS_ERROR) ** 2))  # weighted by precision
         return self.noise * odds - self.between
 
@@ -188,18 +188,16 @@ def weight_factor(
         return 1.0
     counted = RowWeights.of(len(rows), None if weights is None else weights[rows])
 
+    @cache
     def share_with(factor: float) -> FunctionShare:
         scaled = Posterior(posterior.spec, scale_weights(posterior.tensors, factor), engine="torch")
         return FunctionShare.of(MemberRows.of(scaled, encoded[rows], targets[rows], judged[rows]), counted)
 
-    own = share_with(1.0)
-    power = max(own.wanted / own.within, 0.0)
-    factor = float(np.clip(power**0.5, LEAST, MOST))
-    if factor != 1.0:
-        grown = math.log(share_with(factor).within / own.within) / math.log(factor)
-        factor = float(np.clip(power ** (1.0 / max(2.0, grown)), LEAST, MOST))
+    own, exponent = share_with(1.0), 2.0
+    power = max(own.within_of_share / own.within, 0.0)
     for _ in range(2):
-        if share_with(factor).residual <= MOST_LOST * own.residual:
-            return factor
-        factor = math.sqrt(factor)
-    return 1.0
+        factor = float(np.clip(power ** (1.0 / exponent), LEAST, MOST))
+        if factor != 1.0:
+            exponent = max(exponent, math.log(share_with(factor).within / own.within) / math.log(factor))
+    tried = factor, math.sqrt(factor)
+    return next((each for each in tried if share_with(each).residual <= MOST_LOST * own.residual), 1.0)

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,12 @@ def test_classes_are_refused(tmp_path: Path) -> None:
     call_murho("train", ROOT / "examples" / "penguins.csv", "--target", "species", *options)
     done = call_murho("export", "--to", "onnx", "--checkpoints", tmp_path, code=2)
     assert "only numbers" in done.stderr
+
+
+def test_without_onnx_the_command_says_what_to_install() -> None:
+    """`find_spec` finds nothing of a module that is None: so Python names one that can't be imported."""
+    code = "import sys; sys.modules['onnx'] = None; from murho.command_line import main; main()"
+    words = [sys.executable, "-c", code, "export", "rents", "--to", "onnx", "--checkpoints", str(RENTS)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: murho export needs the extra: pip install 'murho[onnx]'\n"

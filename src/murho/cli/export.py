@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from murho.cli.shared import CheckpointsOption, JsonOption, find_version, prediction_options, print_json, print_lines
+from murho.model.errors import OptionError
 
 
 def export(
@@ -22,8 +24,11 @@ def export(
     """Export a model of a number to ONNX: mean, std and percentiles of rows like the training rows."""
     levels = prediction_options(percentiles, None, raw=False).percentiles
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.python.onnx_export import ENCODING_FILE, GRAPH_FILE, export
     from murho.model.tables.writers import naming_failures
+
+    if find_spec("onnx") is None:
+        raise OptionError("murho export needs the extra: pip install 'murho[onnx]'")
+    from murho.model.python.onnx_export import ENCODING_FILE, GRAPH_FILE, export
 
     _store, directory = find_version(checkpoints, model, None)
     posterior = Posterior.load(directory, engine="torch")

@@ -41,22 +41,22 @@ def least_squares(rows: int, features: int, seed: int) -> tuple[FunctionShare, f
 @pytest.mark.parametrize(("rows", "features"), [(200, 10), (400, 40), (400, 100)])
 def test_the_share_of_least_squares_is_that_of_its_true_error(rows: int, features: int) -> None:
     repeats = [least_squares(rows, features, seed) for seed in range(20)]
-    found, errors, true = np.array([(share.found, share.error, truth) for share, truth in repeats]).T
+    found, errors, true = np.array([(share.share, share.error, truth) for share, truth in repeats]).T
     assert found.mean() == pytest.approx(true.mean(), rel=0.15)
     # Their spread is about the standard error that each has.
     assert found.std() == pytest.approx(errors.mean(), rel=0.6)
 
 
 def test_the_wanted_variance_gives_the_function_a_share_between_what_rows_say_and_its_own() -> None:
-    share = FunctionShare(within=0.6, between=0.1, noise=1.0, found=0.2, error=0.01, residual=1.0)
-    function = share.wanted + share.between
+    share = FunctionShare(within=0.6, between=0.1, noise=1.0, share=0.2, error=0.01, residual=1.0)
+    function = share.within_of_share + share.between
     assert 0.2 < function / (function + share.noise) < 0.7 / 1.7
-    surer = FunctionShare(within=0.6, between=0.5, noise=1.0, found=0.1, error=0.01, residual=1.0)
-    assert surer.wanted < 0.0  # the members alone disagree about more
+    surer = FunctionShare(within=0.6, between=0.5, noise=1.0, share=0.1, error=0.01, residual=1.0)
+    assert surer.within_of_share < 0.0  # the members alone disagree about more
 
 
 def test_only_standard_deviations_of_weights_are_scaled() -> None:
-    tensors = train_quickly(make_table(), members=2, noise="heteroscedastic").posterior.tensors
+    tensors = train_quickly(make_table(), members=2).posterior.tensors
     for name, scaled in scale_weights(tensors, 0.5).items():
         if name.endswith(".rho") and name.startswith("layers."):
             np.testing.assert_allclose(functional.softplus(scaled), 0.5 * functional.softplus(tensors[name]), rtol=1e-4)
