@@ -45,7 +45,8 @@ from murho.model.python.interface import warn_of_left_out, with_declared_kinds
 from murho.model.python.progress import TerminalReporter
 from murho.model.runtime import resolve_device
 from murho.model.tables.cells import as_text
-from murho.model.tables.files import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
+from murho.model.tables.files import is_frame, table_from_frame, table_from_matrix, target_name
+from murho.model.tables.formats import unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import OptionText, TrainOptions, make_options, option_texts

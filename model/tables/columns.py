@@ -325,7 +325,7 @@ def canonical_cells(
         categorical = kind is FeatureKind.CATEGORICAL
         return np.full(len(cells), None, object) if categorical else np.full(len(cells), np.nan)
     if stored is None:
-        raise TableError(f"column {name!r}: cells of the type {cells.type} can't be used")
+        raise TableError(f"column {name!r}: cells of the type {cells.type!s:.60} can't be used")
     if kind is FeatureKind.CATEGORICAL:
 
         def category(cell: Any) -> str | None:

@@ -18,14 +18,16 @@ import pyarrow as pa
 import pyarrow.csv
 
 from murho.model.errors import TableError
-from murho.model.tables.columns import trimmed
+from murho.model.tables.columns import text_array, trimmed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 _SEPARATORS = (",", ";", "\t", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENCODING_HINT = "save it as UTF-8"
+_NUL = "it has a byte 0, as no text has: remove it, or give --file-encoding utf-16 if the file is UTF-16"
+LINES_OF_SAMPLE, _ROWS_OF_BLOCK = 20, 8_192
 _START_BYTES = 2**20
 _LONGEST_LINE = 2**22
 _BLOCK_BYTES = 2**24
@@ -41,12 +43,16 @@ class Header(NamedTuple):
     Attributes:
         separator: What separates the cells.
         names: Names of the columns, without blanks around them.
+        first: Number of the line with the names, from 1: titles, ``sep=;`` and blank lines may come before it.
         lines: Lines before the rows.
+        size: Bytes of these lines.
     """
 
     separator: str
     names: list[str]
+    first: int
     lines: int
+    size: int
 
 
 def parse_csv(data: bytes, where: str, header: Header | None = None) -> pa.Table:
@@ -72,35 +78,38 @@ def csv_rows(
     header: Header | None = None,
     *,
     skipped: int = 0,
+    short: list[int] | None = None,
     block_bytes: int = _BLOCK_BYTES,
 ) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """The names of the columns, and the rows, a block at a time; there the columns are called by their numbers.
 
-    Takes and raises what `parse_csv` does. It also takes the lines of the source before the data, for messages, and the
-    most bytes of a block, which a row fits into.
+    Takes and raises what `parse_csv` does. It also takes the lines of the source before the data, for messages, the
+    most bytes of a block, which a row fits into, and a list that gets the numbers of the lines with fewer cells than
+    the header: their last cells are empty. Without the list they are refused.
     """
     text = _without_mark(pa.py_buffer(data))
     header = header or read_header(text, where)
-    return header.names, _rows(text, where, header, skipped, block_bytes)
+    return header.names, _rows(text[header.size :], where, header, skipped + header.lines, short, block_bytes)
 
 
 def _without_mark(text: pa.Buffer) -> pa.Buffer:
     return text[len(_BYTE_ORDER_MARK) :] if bytes(text[:3]) == _BYTE_ORDER_MARK else text
 
 
-def _rows(text: pa.Buffer, where: str, header: Header, skipped: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
+def _rows(
+    text: pa.Buffer, where: str, header: Header, skipped: int, short: list[int] | None, block_bytes: int
+) -> Iterator[pa.RecordBatch]:
     names = [str(place) for place in range(len(header.names))]
     last = header.separator.join([_END, *[""] * (len(names) - 1)])
     lent = list[weakref.ref[object]]()
     source: _Blocks | None = _Blocks(text, f"\n{last}\n".encode(), lent)
     reader: pa.csv.CSVStreamingReader | None = None
+    read = 0
     try:
         reader = pa.csv.open_csv(
             source,
             # One thread keeps the rows in order and the errors reproducible.
-            read_options=pa.csv.ReadOptions(
-                use_threads=False, block_size=block_bytes, column_names=names, skip_rows_after_names=header.lines
-            ),
+            read_options=pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, column_names=names),
             parse_options=pa.csv.ParseOptions(delimiter=header.separator, newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
@@ -112,7 +121,8 @@ def _rows(text: pa.Buffer, where: str, header: Header, skipped: int, block_bytes
             if following is None and block.column(0)[count].as_py() != _END:
                 raise pa.ArrowInvalid("a quote isn't closed")
             columns = [trimmed(column) for column in block.slice(0, count).columns]
-            yield pa.record_batch(columns, names=block.schema.names)
+            read += count
+            yield pa.record_batch(columns, names=names)
     except MemoryError:  # Arrow's is an ArrowException, too
         raise
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -122,13 +132,17 @@ def _rows(text: pa.Buffer, where: str, header: Header, skipped: int, block_bytes
             raise TableError(
                 f"{where}: a row takes more than {block_bytes >> 10} KiB: is a quote not closed?"
             ) from error
-        raise _diagnosis(where, text, header, error, skipped) from error
+    else:
+        return
     finally:
         # A thread of Arrow's takes the interpreter's lock to let go of them, and aborts if the program ends meanwhile.
         source = reader = None
         end = time.monotonic() + _RELEASE_SECONDS
         while any(each() is not None for each in lent) and time.monotonic() < end:
             time.sleep(0.0002)
+    rows = islice(_rows_by_line(text, where, header, skipped, short), read, None)
+    while part := list(islice(rows, _ROWS_OF_BLOCK)):
+        yield pa.record_batch([trimmed(text_array(cells)) for cells in zip(*part, strict=True)], names=names)
 
 
 class _Blocks(io.RawIOBase):
@@ -174,8 +188,6 @@ def read_header(data: bytes | pa.Buffer, where: str) -> Header:
     sample = bytes(data[:_START_BYTES])
     if not sample.strip():
         raise TableError(f"{where} is empty: expected a header line with the column names, then one line a row")
-    if sample.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in sample[:4096]:
-        raise TableError(f"{where} is not UTF-8 text: {_ENCODING_HINT}")
     if len(sample) < data.size:
         # The sample ends with a whole line: a cut line would look ragged.
         sample = sample[: max(sample.rfind(b"\n"), sample.rfind(b"\r")) + 1] or data.to_pybytes()
@@ -183,39 +195,66 @@ def read_header(data: bytes | pa.Buffer, where: str) -> Header:
         text = sample.decode()
     except UnicodeDecodeError as error:
         raise _not_utf8(where, sample.count(b"\n", 0, error.start) + 1, error) from error
-    best: tuple[bool, int, str, list[str]] = (False, 0, "", [])
+    if "\0" in text:
+        raise TableError(f"{where}, line {text.count(chr(10), 0, text.index(chr(0))) + 1}: {_NUL}")
+    lines = list(io.StringIO(text, newline=""))
+    best, found = (False, 0), Header("", [], 0, 0, 0)
     for separator in _SEPARATORS:
-        rows: list[list[str]] = []
+        reader = csv.reader(lines, delimiter=separator)
+        rows: list[tuple[int, list[str]]] = []
         with suppress(csv.Error):  # such as a cell that is too long, but for this reader alone
-            rows.extend(islice(filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=separator)), 20))
-        agree = len({len(row) for row in rows}) == 1 < len(rows[0])
-        if rows and (agree, len(rows[0])) > best[:2]:
-            best = (agree, len(rows[0]), separator, [name.strip() for name in rows[0]])
-    if not best[1]:
+            rows.extend(islice(((reader.line_num, row) for row in reader if row), LINES_OF_SAMPLE))
+        rows = rows[count_titles([row for _, row in rows]) :]
+        if not rows:
+            continue
+        end, names = rows[0]
+        widths = sorted(len(row) for _, row in rows)
+        rank = widths[0] == widths[-1] > 1, widths[len(widths) // 2]
+        if rank > best:
+            first, size = end - "".join(names).count("\n"), len("".join(lines[:end]).encode())
+            best, found = rank, Header(separator, [name.strip() for name in names], first, end, size)
+    if not found.names:
         raise TableError(f"{where}: the header line can't be read as CSV: check its quotes")
-    blank = text[: len(text) - len(text.lstrip("\r\n"))].replace("\r\n", "\n")
-    return Header(*best[2:], len(blank) + 1)
+    return found
 
 
-def _diagnosis(where: str, text: pa.Buffer, header: Header, error: Exception, skipped: int) -> TableError:
-    """Find the line on which the fast reader failed, with a slower reader that counts lines."""
-    lines = _short(line.decode() for line in io.BytesIO(text))
-    reader = csv.reader(lines, delimiter=header.separator, strict=True)
-    line, width = 1, len(header.names)
+def count_titles(rows: Sequence[Sequence[object]]) -> int:
+    """How many of the first rows of a table are titles: they end before the middle of most rows.
+
+    Args:
+        rows: Some rows; a cell that is None or blank is empty.
+    """
+    ends = [
+        max((place for place, cell in enumerate(row, 1) if cell is not None and str(cell).strip()), default=0)
+        for row in rows
+    ]
+    usual = sorted(ends)[len(ends) // 2] if ends else 0
+    return next((place for place, end in enumerate(ends) if 2 * end > usual), 0)
+
+
+def _rows_by_line(
+    text: pa.Buffer, where: str, header: Header, skipped: int, short: list[int] | None
+) -> Iterator[list[str]]:
+    """The rows by a slower reader, which counts lines and fills up short ones."""
+    reader = csv.reader(_short(line.decode() for line in io.BytesIO(text)), delimiter=header.separator, strict=True)
+    line, width = skipped + 1, len(header.names)
     try:
         for row in reader:
-            if row and len(row) != width:
-                return TableError(
-                    f"{where}, line {line + skipped}: {len(row)} cells where the header has {width}: "
+            if short is not None and 0 < len(row) < width:
+                short.append(line)
+            elif row and len(row) != width and (len(row) < width or any(map(str.strip, row[width:]))):
+                raise TableError(
+                    f"{where}, line {line}: {len(row)} cells where the header has {width}: "
                     "check for a missing or extra separator, or an unquoted one within a cell"
                 )
-            line = reader.line_num + 1
+            if row:
+                yield [*row, *[""] * width][:width]
+            line = skipped + reader.line_num + 1
     except UnicodeDecodeError as decoding:
-        return _not_utf8(where, reader.line_num + 1 + skipped, decoding)
+        raise _not_utf8(where, skipped + reader.line_num + 1, decoding) from decoding
     except csv.Error as broken:
         said = "a quote opens a cell there and isn't closed" if "unexpected end" in str(broken) else str(broken)
-        return TableError(f"{where}, line {line + skipped}: {said}: check the quotes from this line on")
-    return TableError(f"{where} can't be read as CSV: {str(error)[:200]}")
+        raise TableError(f"{where}, line {line}: {said}: check the quotes from this line on") from broken
 
 
 def _short(lines: Iterable[str]) -> Iterator[str]:

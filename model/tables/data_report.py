@@ -12,7 +12,7 @@ import numpy as np
 
 from murho.model.errors import TableError
 from murho.model.tables.cells import format_date
-from murho.model.tables.formats import notes_of
+from murho.model.tables.formats import notes_of, unit_of
 from murho.model.tables.inference import Inference, example_of, far_numbers, infer_column, infer_feature
 from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
 from murho.model.tables.schema_inference import IGNORED, ColumnPlan, columns_from_table
@@ -268,7 +268,7 @@ def describe_columns(table: pa.Table, hints: ReadingHints, ignored: Collection[s
             found = Inference(FeatureKind.CATEGORICAL, column.null_count, str(error), example_of(column))
         if name in ignored:
             found = replace(found, left_out=IGNORED)
-        unit = found.reading.unit if found.reading else None
+        unit = found.reading.unit if found.reading else unit_of(table, name)
         columns.append(ReportedColumn(name, "left out" if found.left_out else "feature", unit, found))
     return DataReport(table.num_rows, columns, [], notes_of(table))
 

@@ -28,8 +28,9 @@ import pyarrow.compute as pc
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.cells import as_text
 from murho.model.tables.columns import plain, stored_kind
-from murho.model.tables.formats import READERS, format_of, mapped, with_notes
+from murho.model.tables.formats import READERS, UNIT, format_of, mapped, with_notes
 from murho.model.tables.overrides import AS_IT_IS, FeatureKind, FileForm
+from murho.model.tables.readings import is_missing_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +113,7 @@ def read_table(path: Path, form: FileForm = AS_IT_IS) -> pa.Table:
         found = _require_format(path, name, bytes(data[:_PARTIAL]))
         _check_form(form, found)
         table = READERS[found](data, "stdin" if path == STDIN else str(path), form)
-        table = without_index(with_notes(_with_own_names(table), notes))
+        table = _with_units(without_index(with_notes(_with_own_names(table), notes)))
     except OSError as error:
         full = f" in {tempfile.gettempdir()}: set TMPDIR to a directory with room" if error.errno == ENOSPC else ""
         raise TableError(f"{path} can't be read: {error.strerror or error}{full}") from error
@@ -124,8 +125,8 @@ def _check_form(form: FileForm, found: str) -> None:
     """Raise an OptionError if a form is asked for that files of a format can't have."""
     if form.sheet is not None and found != ".xlsx":
         raise OptionError(f"--sheet is for Excel workbooks; this is a {found} file")
-    if form.skip_lines and READERS[found] is not READERS[".csv"]:
-        raise OptionError(f"--skip-lines is for CSV files; this is a {found} file")
+    if (form.skip_lines or not form.header) and READERS[found] not in (READERS[".csv"], READERS[".xlsx"]):
+        raise OptionError(f"--skip-lines and --no-header are for CSV and Excel files; this is a {found} file")
     if form.encoding is not None and READERS[found] not in (READERS[".csv"], READERS[".json"]):
         raise OptionError(f"--file-encoding is for texts; this is a {found} file")
 
@@ -142,14 +143,48 @@ def _with_own_names(table: pa.Table) -> pa.Table:
     if renamed:
         more = f", … ({len(renamed)} columns)" if len(renamed) > _SHOWN else ""
         notes.append(f"names that were there before get a number: {', '.join(map(repr, renamed[:_SHOWN]))}{more}")
-    numbers = all(_CELL.fullmatch(name) for name in table.column_names)
-    if numbers and (renamed or any("." in name for name in names)):
-        notes.append("all names are numbers: if the file has no header line, write one")
+    pairs = zip(table.column_names, table.columns, strict=True)
+    cells = [name for name, column in pairs if _may_be_cell(name, _first_cells(column))]
+    counted = all(map(str.isdigit, cells)) and cells == sorted(set(cells), key=int)  # as years are
+    if len(cells) >= max(2, len(names) / 2) and not counted:
+        shown = ", ".join(map(repr, cells[:_SHOWN]))
+        notes.append(f"the names look like cells of their columns ({shown}): if they are a row, give --no-header")
     return with_notes(table.rename_columns(names).replace_schema_metadata(table.schema.metadata), notes)
 
 
-_SHOWN = 5
+_SHOWN, _LOOKED_AT, _LONGEST_UNIT = 5, 100, 20
 _CELL = re.compile(r"-?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?")
+_BEGINS_AS_NUMBER = re.compile(r"[-+.$(]?[0-9]")
+
+
+def _first_cells(column: pa.ChunkedArray) -> list[str]:
+    return [str(cell) for cell in column.slice(0, _LOOKED_AT).to_pylist() if cell is not None]
+
+
+def _may_be_cell(name: str, cells: list[str]) -> bool:
+    return bool(cells) and all(map(_CELL.fullmatch, cells)) if _CELL.fullmatch(name) else name in cells
+
+
+def _with_units(table: pa.Table) -> pa.Table:
+    """The table without a first row of texts above numbers: the units of the columns, which it has then."""
+    units = dict[str, str]()
+    first, others = table.slice(0, 1).to_pylist(), table.slice(1)
+    for name, text in first[0].items() if first else ():
+        if text is None or text == "-":
+            continue
+        cells = _first_cells(others.column(name))
+        if is_missing_word(str(text)) or not cells or not all(map(_BEGINS_AS_NUMBER.match, cells)):
+            return table
+        if _BEGINS_AS_NUMBER.match(str(text)):
+            return table
+        units[name] = text
+    if len(units) < min(2, table.num_columns):
+        return table
+    fields = [field.with_metadata({UNIT: units.get(field.name, "")[:_LONGEST_UNIT]}) for field in table.schema]
+    said = ", ".join(f"{name!r} {unit!r}" for name, unit in list(units.items())[:_SHOWN])
+    more = ", …" if len(units) > _SHOWN else ""
+    note = f"the first row holds texts above numbers, and is read as their units: {said}{more}"
+    return with_notes(others.cast(pa.schema(fields, table.schema.metadata)), [note])
 
 
 def _content(path: Path) -> tuple[str, pa.Buffer, list[str]]:
@@ -334,11 +369,6 @@ def target_name(y: Any, features: Sequence[str]) -> str:
     while name in features:
         name += "_"
     return name
-
-
-def unnamed(count: int) -> list[str]:
-    """Return names for unnamed columns, ``x0``, ``x1`` and so on, as in scikit-learn."""
-    return [f"x{index}" for index in range(count)]
 
 
 def _categories(series: Any) -> pa.DictionaryArray:

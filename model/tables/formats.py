@@ -18,13 +18,15 @@ import re
 import tempfile
 import zipfile
 from collections import deque
+from contextlib import suppress
+from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.cells import as_text
-from murho.model.tables.csv_reader import csv_rows
+from murho.model.tables.csv_reader import LINES_OF_SAMPLE, count_titles, csv_rows, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     Reader: TypeAlias = Callable[[pa.Buffer, str, FileForm], pa.Table]
 
 _KEY = b"murho.notes"
+UNIT = b"unit"
+"""Key of a column's unit in the metadata of its field."""
 
 
 def with_notes(table: pa.Table, notes: Sequence[str]) -> pa.Table:
@@ -48,6 +52,12 @@ def notes_of(table: pa.Table) -> list[str]:
     """The notes of a table, in the order in which they were made."""
     stored: bytes = (table.schema.metadata or {}).get(_KEY, b"")
     return stored.decode().splitlines()
+
+
+def unit_of(table: pa.Table, name: str) -> str | None:
+    """The unit that the file gives a column; None if it gives none."""
+    unit: bytes = (table.schema.field(name).metadata or {}).get(UNIT, b"")
+    return unit.decode() or None
 
 
 _CONTENT = {
@@ -126,23 +136,30 @@ def _read_arrow(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:  # noq
 
 def _read_csv(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
     text, notes = _to_utf8(data, form.encoding, where)
-    names, rows = csv_rows(_without_lines(text, form.skip_lines), where, skipped=form.skip_lines)
+    lines = bytes(text[:_BLOCK]).splitlines(keepends=True)[: form.skip_lines]
+    text, short = text[sum(map(len, lines)) :], list[int]()
+    header = read_header(text, where)
+    if not form.header:
+        header = header._replace(names=unnamed(len(header.names)), first=1, lines=0, size=0)
+    if header.first > 1:
+        notes.append(f"the table begins at line {form.skip_lines + header.first}")
+    names, rows = csv_rows(text, where, header, skipped=form.skip_lines, short=short)
     schema = pa.schema([(str(place), pa.string()) for place in range(len(names))])
     if len(names) == 1 and len(names[0].split()) > 1:
         notes.append("there is one column, with blanks in its name: if blanks part columns, write commas instead")
     try:
         table = _kept(schema, rows, text.size).rename_columns(names)
     except TableError as error:
-        if len(names) > 1:
-            raise
         raise TableError(f"{error}; if other lines come before the header line, give --skip-lines") from error
+    if short:
+        fewer = "1 line has" if len(short) == 1 else f"{len(short):,} lines have"
+        notes.append(f"{fewer} fewer cells than the header (first line {short[0]}): the last cells count as missing")
     return with_notes(table, notes)
 
 
-def _without_lines(text: pa.Buffer, count: int) -> pa.Buffer:
-    """A text without its first lines."""
-    start = bytes(text[:_BLOCK]) if count else b""
-    return text[sum(map(len, start.splitlines(keepends=True)[:count])) :]
+def unnamed(count: int) -> list[str]:
+    """Return names for unnamed columns, ``x0``, ``x1`` and so on, as in scikit-learn."""
+    return [f"x{index}" for index in range(count)]
 
 
 def _read_json(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
@@ -165,7 +182,9 @@ def _read_json(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
     except (ValueError, RecursionError):  # several objects, or a mistake
         numbered = enumerate(lines, start=1)
         records = [_parse_json(line, f"{where}, line {number}") for number, line in numbered if line.strip()]
-    records = [records] if isinstance(records, dict) else records
+    if isinstance(records, dict):
+        records, note = _records_of(records)
+        notes += [note] if note else []
     if not isinstance(records, list):
         raise TableError(f"{where}: expected a list of objects, one a row, found {_json_type(records)}")
     if not records:
@@ -179,6 +198,24 @@ def _read_json(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
         raise TableError(f"{where} has no columns: every object is empty")
     table = pa.table({name: column_of_cells([record.get(name) for record in records]) for name in names})
     return with_notes(table, notes)
+
+
+def _records_of(whole: dict[str, Any]) -> tuple[list[Any], str]:
+    """The rows in one JSON object, and a note on its form: as ``df.to_json()`` writes them, in one list, or one row."""
+    kinds = {type(value) for value in whole.values()}
+    if kinds == {dict}:  # column → row → cell
+        rows = dict.fromkeys(row for column in whole.values() for row in column)
+        cells = [{name: column.get(row) for name, column in whole.items()} for row in rows]
+        return cells, "the file has an object a column, and is read as the columns of a data frame"
+    lists = [name for name, value in whole.items() if isinstance(value, list) and value]
+    if len(lists) == 1 and all(isinstance(row, dict) for row in whole[lists[0]]):
+        return whole[lists[0]], f"the rows are the list {lists[0]!r}"
+    if kinds == {list}:
+        names, table = list(whole), list(zip_longest(*whole.values()))
+        if whole.keys() >= {"columns", "data"} and all(isinstance(row, list) for row in whole["data"]):
+            names, table = whole["columns"], whole["data"]
+        return [dict(zip(names, row, strict=False)) for row in table], "the file has lists, and is read as columns"
+    return [whole], ""
 
 
 def _parse_json(line: str, where: str) -> Any:
@@ -215,9 +252,8 @@ _MARKS = {
 def _to_utf8(data: pa.Buffer, encoding: str | None, where: str) -> tuple[pa.Buffer, list[str]]:
     """The bytes of a text in UTF-8, and a note on its encoding (none for UTF-8, and for one that the user gives).
 
-    What has no byte order mark and is no UTF-8 is taken for Windows-1252, the usual superset of Latin-1, unless it has
-    characters in UTF-8 as well: then a part of it is damaged, and the bytes are returned unchanged, for the reader to
-    name the line.
+    What has no byte order mark and is no UTF-8 is taken for Windows-1252, the usual superset of Latin-1, unless most of
+    its characters beyond ASCII are UTF-8: then the bytes that are not are damaged, and read as U+FFFD.
     """
     if encoding is not None:
         try:
@@ -229,27 +265,26 @@ def _to_utf8(data: pa.Buffer, encoding: str | None, where: str) -> tuple[pa.Buff
             raise TableError(f"{where}, line {line}: it is not text in {encoding}: {error.reason}") from error
     start = bytes(data[:4096])
     name = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
-    note = "the file is not UTF-8: read as Latin-1 (Windows-1252)"
     if name is not None:
-        note = f"the file is in {name.upper()}"
-    elif _is_utf8(data) or b"\0" in start or not data.to_pybytes().decode("utf-8", "ignore").isascii():
-        return data, []
-    for known in (name,) if name else ("cp1252", "latin-1"):
-        try:
-            return pa.py_buffer(data.to_pybytes().decode(known).encode()), [note]
-        except UnicodeDecodeError:
-            continue
+        with suppress(UnicodeDecodeError):
+            return pa.py_buffer(data.to_pybytes().decode(name).encode()), [f"the file is in {name.upper()}"]
+    blocks = (bytes(data[start : start + _BLOCK]) for start in range(0, data.size, _BLOCK))
+    try:  # a block at a time, because the text would take several times the memory of the bytes
+        deque(codecs.iterdecode(blocks, "utf-8"), maxlen=0)
+    except UnicodeDecodeError:
+        whole = data.to_pybytes()
+        text = whole.decode(errors="replace")
+        if (broken := text.count("\ufffd")) > len(_BEYOND_ASCII.findall(text)):
+            known = next(each for each in ("cp1252", "latin-1") if whole.decode(each, "ignore").encode(each) == whole)
+            text, note = whole.decode(known), "the file is not UTF-8: read as Latin-1 (Windows-1252)"
+        else:
+            line, bad = text.count("\n", 0, text.index("\ufffd")) + 1, "1 byte is" if broken == 1 else f"{broken} are"
+            note = f"{bad} not UTF-8, first in line {line}: read as '\ufffd'; --file-encoding names another encoding"
+        return pa.py_buffer(text.encode()), [note]
     return data, []
 
 
-def _is_utf8(data: pa.Buffer) -> bool:
-    """Whether all bytes are UTF-8; a block at a time, because the text would take several times their memory."""
-    blocks = (bytes(data[start : start + _BLOCK]) for start in range(0, data.size, _BLOCK))
-    try:
-        deque(codecs.iterdecode(blocks, "utf-8"), maxlen=0)
-    except UnicodeDecodeError:
-        return False
-    return True
+_BEYOND_ASCII = re.compile("[^\0-\x7f\ufffd]")
 
 
 HOW_TO_INSTALL = "install it with pip install '.[excel]' in a clone of Murho's repository, or save the sheet as CSV"
@@ -276,9 +311,9 @@ def _read_excel(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
         book = io.BytesIO(data)
         _check_size(book, where)
         sheets = load_workbook(book, read_only=True, data_only=True).worksheets
-        filled: list[tuple[str, list[list[Any]]]] = []
+        filled: list[tuple[str, list[tuple[int, list[Any]]]]] = []
         for sheet in sheets:
-            rows = _rows(sheet, where)
+            rows = (row for row in _rows(sheet, where) if row[0] > form.skip_lines)
             if first := next(rows, None):
                 wanted = sheet.title == form.sheet if form.sheet else not filled
                 filled.append((sheet.title, [first, *rows] if wanted else []))
@@ -292,14 +327,19 @@ def _read_excel(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
     found = next((rows for _, rows in filled if rows), None)
     if found is None:
         raise OptionError(f"--sheet {form.sheet}: {where} has no such sheet with cells; there are {titles}")
-    head, *body = found
+    before = count_titles([row for _, row in found[:LINES_OF_SAMPLE]]) if form.header else 0
+    head, *body = (row for _, row in found[before:])
     width = max(position + 1 for row in (head, *body) for position, cell in enumerate(row) if cell is not None)
     names = ["" if name is None else str(name) for name in [*head, *[None] * width][:width]]
+    if not form.header:
+        names, body = unnamed(width), [head, *body]
     columns = [
         column_of_cells([row[position] if position < len(row) else None for row in body]) for position in range(width)
     ]
-    note = f"read the first of {len(filled)} sheets with cells: {titles}; --sheet takes another"
-    return with_notes(pa.Table.from_arrays(columns, names=names), [note] if len(filled) > 1 and not form.sheet else [])
+    notes = [f"the table begins at line {found[before][0]}"] if before else []
+    if len(filled) > 1 and not form.sheet:
+        notes.append(f"read the first of {len(filled)} sheets with cells: {titles}; --sheet takes another")
+    return with_notes(pa.Table.from_arrays(columns, names=names), notes)
 
 
 def _check_size(book: io.BytesIO, where: str) -> None:
@@ -312,8 +352,8 @@ def _check_size(book: io.BytesIO, where: str) -> None:
         )
 
 
-def _rows(sheet: Any, where: str) -> Iterator[list[Any]]:
-    """The rows of a sheet that have cells. What it says of its size, and of gaps in it, can be anything."""
+def _rows(sheet: Any, where: str) -> Iterator[tuple[int, list[Any]]]:
+    """The rows of a sheet that have cells, each with its number. What it says of its size and of gaps can be wrong."""
     sheet.reset_dimensions()
     cells = 0
     for count, row in enumerate(sheet.iter_rows(values_only=True), start=1):
@@ -327,7 +367,7 @@ def _rows(sheet: Any, where: str) -> Iterator[list[Any]]:
                 "save it as CSV"
             )
         if filled:
-            yield values
+            yield count, values
 
 
 READERS: dict[str, Reader] = {

@@ -166,7 +166,9 @@ def infer_column(
     stored = stored_kind(cells)
     if stored is None:
         kind = declared or FeatureKind.CATEGORICAL
-        return Inference(kind, cells.null_count, f"cells of the type {column.type} can't be used", example_of(cells))
+        return Inference(
+            kind, cells.null_count, f"cells of the type {column.type!s:.60} can't be used", example_of(cells)
+        )
     kind, reading, note = _kind(cells, stored, name, declared, hints)
     if holds_durations(column.type) and kind is FeatureKind.NUMERIC:
         reading = NumberReading(unit="s")

@@ -37,13 +37,15 @@ class FileForm:
 
     Attributes:
         sheet: Sheet of a workbook; None: the first with cells.
-        skip_lines: Lines of a text before its header line.
+        skip_lines: Lines of a text, or rows of a sheet, before its header line.
         encoding: Encoding of a text; None: UTF-8, else what its first bytes tell, else Windows-1252.
+        header: Whether a line with names comes before the rows.
     """
 
     sheet: str | None = None
     skip_lines: int = 0
     encoding: str | None = None
+    header: bool = True
 
 
 AS_IT_IS = FileForm()

@@ -19,6 +19,7 @@ import numpy as np
 from murho.model.errors import MurhoError, OptionError, TableError, listed
 from murho.model.tables.cells import MISSING_WORDS
 from murho.model.tables.columns import MOST_EXACT, canonical_column, plain, rows_of
+from murho.model.tables.formats import unit_of
 from murho.model.tables.inference import Inference, example_of, infer_column, infer_feature
 from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.readings import NO_HINTS, ReadingHints
@@ -226,7 +227,10 @@ def plan_columns(
             column (the message names column and row).
         OptionError: An ignored or overridden column doesn't exist, or the target is ignored or said to be dates.
     """
-    overrides = overrides or {}
+    overrides = {name: ColumnOverride(unit=unit) for name in table.column_names if (unit := unit_of(table, name))} | {
+        name: given if given.unit or name not in table.column_names else replace(given, unit=unit_of(table, name))
+        for name, given in (overrides or {}).items()
+    }
     roles = dict.fromkeys(overrides, "the described column") | dict.fromkeys(ignore, "the ignored column")
     require_column(table, target, "the target")
     for name, role in roles.items():

