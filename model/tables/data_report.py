@@ -87,7 +87,7 @@ def _spreads(column: Doubles) -> bool:
 
 
 def _exact(numbers: Columns, targets: Doubles) -> Iterator[Suspect]:
-    """Numbers that are the target, in whatever unit, or add up to it, with factors."""
+    """Numbers that are the target, in whatever unit, or of which it is a sum, with factors."""
     complete = {name: column for name, column in numbers.items() if _spreads(column)}
     if not 1 <= len(complete) <= _MOST_IN_A_SUM or len(targets) < 3 * len(complete):
         return
@@ -100,7 +100,7 @@ def _exact(numbers: Columns, targets: Doubles) -> Iterator[Suspect]:
     for name in parts:
         others = " and ".join(repr(other) for other in parts if other != name)
         yield Suspect(
-            name, f"and {others} add up to the target exactly" if others else "is the target, maybe in another unit"
+            name, f"and {others} together tell the target exactly" if others else "is the target, maybe in another unit"
         )
 
 

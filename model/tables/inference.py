@@ -361,12 +361,13 @@ def _text_kind(
     if declared is not None:
         return declared, reading, ""  # the first cell that does not fit will be named, as the reading expects it
     if share:
-        second_header = "; --skip-lines 1 if the file has two header lines" if values.first_row(misfit) == 1 else ""
+        row, word = values.first_row(misfit), values.values[misfit]
+        second_header = "; --skip-lines 1 if the file has two header lines" if row == 1 else ""
         raise TableError(
-            f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} among {what} "
-            f"({share:.0%} of the cells are {what}): correct the cell, leave it empty if the value is "
-            f'missing, or declare kind = "categorical" if it is meant{second_header}; --drop-bad-rows '
-            "leaves out rows whose target is such a text",
+            f"column {name!r}, row {row}: {word!r} among {what} ({int(100 * share)} % of the cells are {what}): if it "
+            f"stands for a missing value, give --missing-value {shlex.quote(f'{name}={word}')}; if it is a mistake, "
+            'correct the cell or leave it empty; if it is meant, declare kind = "categorical" in the TOML file'
+            f"{second_header}; --drop-bad-rows leaves out rows whose target is such a text",
             row=values.first_row(misfit),
         )
     return FeatureKind.CATEGORICAL, None, ""
@@ -420,7 +421,7 @@ CODES = frozenset(
 )
 """Numbers that people write for a missing value."""
 FEWEST, LEAST_SHARE = 3, 0.005
-"""Least number and share of the cells with a code."""
+"""Least number of cells with a code, and their least share if the code is near the other numbers."""
 FEWEST_OTHERS = 3
 """Least number of other values."""
 LARGE = -99.0
@@ -443,12 +444,12 @@ def suspected_code(numbers: Doubles) -> float | None:
         return None
     for place, others in ((0, values[1:]), (-1, values[:-1])):
         value, count = float(values[place]), int(counts[place])
-        if value not in CODES or count < max(FEWEST, LEAST_SHARE * len(numbers)):
+        if value not in CODES or count < FEWEST:
             continue
         gap = float(np.abs(others - value).min())
         if gap >= np.ptp(others):
             return value
-        if value > 0.0 or (others.min() < 0.0 and value > LARGE):
+        if count < LEAST_SHARE * len(numbers) or value > 0.0 or (others.min() < 0.0 and value > LARGE):
             continue
         spike = count >= max(SPIKE * np.delete(counts, place).max(), LEAST_SHARE_OF_SPIKE * len(numbers))
         if gap >= np.std(numbers[numbers != value]) or (spike and others.min() >= 0.0):

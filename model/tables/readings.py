@@ -6,7 +6,9 @@ such as whether ``1,234`` is a thousand or one and a bit, or whether ``03/04/202
 column as a whole (`model.tables.inference`), and then holds for every later file and request.
 
 - Numbers as people write them: ``$3,504.00``, ``1.234,5 €``, ``12 %``, ``(15.00)``, with one decimal mark a column.
-- Dates in other forms than ISO 8601: ``31/12/2020 14:30``, ``12/31/20``, ``31 Dec 2020``, ``Jul-75``, ``12312020``.
+- Times: ``16:15:00`` as seconds, or ``16:15`` as minutes.
+- Dates in other forms than ISO 8601: ``31/12/2020 14:30``, ``12/31/20``, ``31 Dec 2020``, ``Jul-75``, ``12312020``,
+  ``2020-W31``, ``2020 Q3``, ``2020M07``.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ DecimalMark: TypeAlias = Literal[".", ","]
 DateOrder: TypeAlias = Literal["day-first", "month-first"]
 
 _MISSING_WORD = re.compile(
-    r"-{1,3}|\u2013|\u2014|\.{1,3}|\?|n\. ?a\.|n\.d\.|n/?a|nan|none|null|unknown|missing|not (?:available|applicable)"
+    r"-{1,3}|\u2013|\u2014|\.{1,3}|[?:]|n\. ?a\.|n\.d\.|n/?a|nan|none|null|unknown|missing|not (?:available|applicable)"
     r"|#(?:n/a|value!|div/0!|ref!|num!)",
     re.IGNORECASE,
 )
@@ -65,13 +67,17 @@ def _form(mark: str, groups: str) -> re.Pattern[str]:
 _FORMS = {".": _form(r"\.", ","), ",": _form(",", ".")}
 
 
+_TIME = re.compile(r"([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9](?:[.,][0-9]+)?))?(?: ?([ap])\.?m\.?)?", re.IGNORECASE)
+_HOURS = {None: range(1000), "a": range(1, 13), "p": range(1, 13)}
+
+
 class Parts(NamedTuple):
     """What a text may mean.
 
     Attributes:
         values: Number, or date in ISO 8601, by each decimal mark, or order of day and month, that fits: ``3,5`` has no
             decimal point, ``31/12/2020`` no month first. The order of ``20201231`` is empty: it leaves nothing open.
-        sign: Currency or ``%`` of a number, empty if it has none; of a date what parts its numbers.
+        sign: Currency or ``%`` of a number, ``s`` or ``min`` of a time, else empty; of a date what parts its numbers.
     """
 
     values: dict[str, float | str]
@@ -79,7 +85,9 @@ class Parts(NamedTuple):
 
 
 def number_parts(text: str) -> Parts | None:
-    """What a text means as a number with a currency or ``%``, by the decimal mark; None if it is no such number."""
+    """What a text means as a number with a currency or ``%``, or a time, by the decimal mark; None if it is neither."""
+    if ":" in text:
+        return _time_parts(text.strip())
     found = _WRITTEN.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if found is None:
         return None
@@ -99,6 +107,16 @@ def number_parts(text: str) -> Parts | None:
         if form.fullmatch(found["number"])
     }
     return Parts(values, head or tail or "") if values else None
+
+
+def _time_parts(text: str) -> Parts | None:
+    found = _TIME.fullmatch(text) if len(text) <= _LONGEST else None
+    half = found[4].lower() if found and found[4] else None
+    if found is None or int(found[1]) not in _HOURS[half] or not (found[3] or int(found[1]) < 24):  # 59:30 has seconds
+        return None
+    minutes = 60.0 * (int(found[1]) % 12 + 12 * (half == "p") if half else int(found[1])) + int(found[2])
+    value, unit = (60.0 * minutes + float(found[3].replace(",", ".")), "s") if found[3] else (minutes, "min")
+    return Parts(dict.fromkeys(_FORMS, value), unit)
 
 
 _DAY = re.compile(r"\s*([0-9]{1,2})([./\-])([0-9]{1,2})\2([0-9]{4}|[0-9]{2})(?![0-9./\-])")
@@ -182,7 +200,9 @@ class NumberReading(Stored):
 
     def describe(self) -> str:
         """What was recognised, for people."""
-        unit = {None: "", "%": "per cent", "s": "seconds"}.get(self.unit, f"currency {self.unit!r}")
+        if self.unit in ("s", "min"):
+            return f"times, in {'seconds' if self.unit == 's' else 'minutes'}"
+        unit = {None: "", "%": "per cent"}.get(self.unit, f"currency {self.unit!r}")
         parts = [part for part in (unit, "decimal comma" if self.decimal == "," else "") if part]
         return f"numbers with {' and '.join(parts)}" if parts else "numbers"
 
@@ -190,6 +210,20 @@ class NumberReading(Stored):
 _ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9-])")
 _TOLD = re.compile(r"[A-Za-z]{3}|[0-9]{4}")
 """What a date has in any other form: a month's name, or a whole year."""
+
+
+_PERIOD = re.compile(
+    r"(?:(?P<year>(?:1[89]|2[01])[0-9]{2})[ -]?)?(?P<kind>[QTMW]|KW)(?P<number>[0-9]{1,2})"
+    r"(?(year)|[ /-](?P<last>(?:1[89]|2[01])[0-9]{2}))",
+    re.IGNORECASE,
+)
+
+
+def _first_day(year: int, kind: str, number: int) -> str:
+    """The first day of a week of ISO 8601, a month or a quarter (T in Romance languages)."""
+    if kind in ("W", "KW"):
+        return date.fromisocalendar(year, number, 1).isoformat()
+    return date(year, number if kind == "M" else 3 * number - 2, 1).isoformat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +259,8 @@ class DateReading(Stored):
     def _in_iso_order(self, text: str) -> str:
         if len(text) > _LONGEST:
             raise ValueError("it is too long")
+        if found := _PERIOD.fullmatch(text.strip()):
+            return _first_day(int(found["year"] or found["last"]), found["kind"].upper(), int(found["number"]))
         parts = date_parts(text)
         if parts is None:
             return text
@@ -426,8 +462,12 @@ def readings_of(texts: list[str], name: str, hints: ReadingHints) -> Iterator[tu
         units = Counter(found.sign for found in parts.values())
         bare = units.pop("", 0)
         unit = units.most_common(1)[0][0] if units else None
+        first = next(iter(parts))
+        note = (
+            f"{first!r} is read with a minus, as all cells have brackets" if all("(" in text for text in parts) else ""
+        )
         if unit != "%" or not bare:  # 0.12 and 12 % are not told apart by a rule
-            yield NumberReading("," if found[0] == "," else ".", unit), found[1]
+            yield NumberReading("," if found[0] == "," else ".", unit), found[1] or note
     parts = parts_of(texts, ORDER)
     if found := _answer(parts, len(texts), ORDER, name, hints):
         order: DateOrder = "day-first" if found[0] == "day-first" else "month-first"

@@ -62,8 +62,15 @@ def test_a_feature_that_tells_the_target_is_named(column: Any, reason: str) -> N
 
 def test_columns_that_add_up_to_the_target_are_named() -> None:
     found = suspects(casual=TARGETS * 0.3 + OTHER**2, registered=TARGETS * 0.7 - OTHER**2)
-    assert found["casual"].startswith("'casual' and 'registered' add up to the target exactly")
+    assert found["casual"].startswith("'casual' and 'registered' together tell the target exactly")
     assert set(found) == {"casual", "registered"}
+
+
+def test_columns_of_which_some_add_up_to_others_are_not_said_to_add_up_to_the_target() -> None:
+    one, two, three = TARGETS * 0.3 + OTHER**2, TARGETS * 0.5, TARGETS * 0.2 - OTHER**2
+    found = suspects(one=one, two=two, three=three, both=one + two)
+    assert set(found) == {"one", "two", "three", "both"}  # with all four the target would be there almost twice
+    assert all("together tell the target exactly" in reason for reason in found.values())
 
 
 def test_honest_features_are_no_suspects() -> None:

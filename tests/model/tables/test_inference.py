@@ -40,6 +40,10 @@ def read(cells: Any, **options: Any) -> tuple[str, str | None, list[Any]]:
         (["1,234", "5,678", "900"], "numeric", None, [1234.0, 5678.0, 900.0]),
         (["0,123", "5,678", "0,9"], "numeric", None, [0.123, 5.678, 0.9]),
         (["12", "-", "15.5"], "numeric", None, [12.0, None, 15.5]),
+        (["12", ":", "15.5"], "numeric", None, [12.0, None, 15.5]),  # as Eurostat writes it
+        (["16:15:00", "1:02:03.5", "-"], "numeric", "s", [58_500.0, 3723.5, None]),
+        (["16:15", "08:05", "-"], "numeric", "min", [975.0, 485.0, None]),
+        (["2:30 PM", "12:05 a.m.", "-"], "numeric", "min", [870.0, 5.0, None]),
     ],
 )
 def test_everyday_numbers_are_numbers(cells: Any, kind: str, unit: str | None, values: list[float | None]) -> None:
@@ -53,6 +57,10 @@ def test_codes_and_durations() -> None:
         ["3 lb", "4 kg", "5 oz"],
         ["0.12", "12%", "13%"],
         ["1:02:03", "0:00:10", "59:30"],
+        ["59:30", "61:07"],
+        ["13:05 pm", "0:30 am"],
+        ["M1", "Q2"],
+        ["Q5 2020", "Q1 2020"],
         ["May", "12:30", "x" * 100],
         ["10-20", "20-30"],
         ["2:1", "3:0"],
@@ -74,6 +82,9 @@ def test_codes_and_durations() -> None:
             ["2020-01-01 10:00:00 UTC", "2020-01-01", "2021-01-01T00:00:00+01:00"],
             ["2020-01-01T10:00:00Z", "2020-01-01"],
         ),
+        (["2020-W31", "2021W01", "KW5/2020"], ["2020-07-27", "2021-01-04", "2020-01-27"]),
+        (["2020 Q3", "Q4 2021", "2020-T2"], ["2020-07-01", "2021-10-01", "2020-04-01"]),
+        (["2020M07", "2020 M1"], ["2020-07-01", "2020-01-01"]),
     ],
 )
 def test_dates_are_read_as_the_column_says(cells: Any, values: list[str]) -> None:
@@ -186,6 +197,7 @@ SENSOR = np.random.default_rng(0).gamma(4.0, 0.5, 300).round(1)
         (np.append(SENSOR, [-200.0] * 30), -200.0),
         (np.append(np.arange(300) % 30, [-1.0] * 200), -1.0),  # days since the last call, and none
         (np.append(np.arange(300) % 40, [999.0] * 5), 999.0),
+        (np.append(np.arange(9000) % 40, [-999.0] * 5), -999.0),
         (np.append(SENSOR, [-200.0]), None),  # once is a slip
         (np.append(SENSOR, [-7.0] * 30), None),
         (np.clip(np.random.default_rng(0).normal(0.0, 0.5, 300), -1.0, 1.0), None),
