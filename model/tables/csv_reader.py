@@ -208,6 +208,8 @@ def read_header(data: bytes | pa.Buffer, where: str) -> Header:
         if not rows:
             continue
         end, names = rows[0]
+        if separator != "," and {len(row) for _, row in rows[1:]} == {len(names) + 1} and any(rows[1][1][-1:]):
+            names.insert(0, "")  # R writes no name above the names of the rows
         widths = sorted(len(row) for _, row in rows)
         rank = widths[0] == widths[-1] > 1, widths[len(widths) // 2]
         if rank > best:

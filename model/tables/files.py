@@ -250,7 +250,9 @@ def without_index(table: pa.Table) -> pa.Table:
         if not name.strip() and column.null_count == len(column) and position > 0:
             notes.append(f"column {position + 1} has no name and no cells: dropped")
         elif not name.strip() and position == 0 and _whole_numbers(column):
-            notes.append("column 1 has no name and numbers the rows, as the index that df.to_csv() writes: dropped")
+            notes.append(
+                "column 1 has no name and a new whole number in each row, as the index of df.to_csv(): dropped"
+            )
         elif PANDAS_INDEX.fullmatch(name) and _whole_numbers(column):
             notes.append(f"column {name!r} is the index that pandas writes: dropped")
         else:

@@ -16,6 +16,7 @@ import mmap
 import os
 import re
 import tempfile
+import warnings
 import zipfile
 from collections import deque
 from contextlib import suppress
@@ -139,14 +140,15 @@ def _read_csv(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
     lines = bytes(text[:_BLOCK]).splitlines(keepends=True)[: form.skip_lines]
     text, short = text[sum(map(len, lines)) :], list[int]()
     header = read_header(text, where)
+    if len(header.names) == 1 and (parted := _parted_by_blanks(text)):
+        text, header = parted, read_header(parted, where)
+        notes.append("blanks part the columns")
     if not form.header:
         header = header._replace(names=unnamed(len(header.names)), first=1, lines=0, size=0)
     if header.first > 1:
         notes.append(f"the table begins at line {form.skip_lines + header.first}")
     names, rows = csv_rows(text, where, header, skipped=form.skip_lines, short=short)
     schema = pa.schema([(str(place), pa.string()) for place in range(len(names))])
-    if len(names) == 1 and len(names[0].split()) > 1:
-        notes.append("there is one column, with blanks in its name: if blanks part columns, write commas instead")
     try:
         table = _kept(schema, rows, text.size).rename_columns(names)
     except TableError as error:
@@ -155,6 +157,19 @@ def _read_csv(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
         fewer = "1 line has" if len(short) == 1 else f"{len(short):,} lines have"
         notes.append(f"{fewer} fewer cells than the header (first line {short[0]}): the last cells count as missing")
     return with_notes(table, notes)
+
+
+def _parted_by_blanks(text: pa.Buffer) -> pa.Buffer | None:
+    """The text with a tab for the blanks between words, or None if not all lines have as many words, or one.
+
+    The first line may have one less, as R writes it. A quoted text is a word.
+    """
+    lines = [re.findall(rb'(?:"[^"]*"|[^\s"])+', line) for line in text.to_pybytes().splitlines()]
+    first, *others = filter(None, lines)
+    widths = set(map(len, others))
+    if len(widths) != 1 or len(first) < 2 or len(first) not in (max(widths), max(widths) - 1):
+        return None
+    return pa.py_buffer(b"\n".join(map(b"\t".join, lines)))
 
 
 def unnamed(count: int) -> list[str]:
@@ -310,17 +325,20 @@ def _read_excel(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
     try:
         book = io.BytesIO(data)
         _check_size(book, where)
-        sheets = load_workbook(book, read_only=True, data_only=True).worksheets
         filled: list[tuple[str, list[tuple[int, list[Any]]]]] = []
-        for sheet in sheets:
-            rows = (row for row in _rows(sheet, where) if row[0] > form.skip_lines)
-            if first := next(rows, None):
-                wanted = sheet.title == form.sheet if form.sheet else not filled
-                filled.append((sheet.title, [first, *rows] if wanted else []))
+        with warnings.catch_warnings(action="ignore"):  # of parts that no cell needs
+            for sheet in load_workbook(book, read_only=True, data_only=True).worksheets:
+                rows = (row for row in _rows(sheet, where) if row[0] > form.skip_lines)
+                if first := next(rows, None):
+                    wanted = sheet.title == form.sheet if form.sheet else not filled
+                    filled.append((sheet.title, [first, *rows] if wanted else []))
     except (TableError, MemoryError):
         raise
-    except Exception as error:  # openpyxl raises whatever the parts of a damaged file cause
-        raise TableError(f"{where} is not a whole Excel workbook (.xlsx): {error}") from error
+    except Exception as error:  # openpyxl raises whatever the parts of a damaged or unusual file cause
+        raise TableError(
+            f"{where} is not a whole Excel workbook (.xlsx), or not one that openpyxl reads: {error}: save it with "
+            "another program, or as CSV"
+        ) from error
     if not filled:
         raise TableError(f"{where}: no sheet has cells")
     titles = ", ".join(repr(title) for title, _ in filled[:20])

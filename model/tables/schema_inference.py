@@ -10,6 +10,7 @@ the mean 1, and the prior has the weight that it has among N rows without weight
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -394,7 +395,8 @@ def _hints(name: str, names: Iterable[str], most: int = 30) -> str:
     existing = list(names)
     close = difflib.get_close_matches(name, existing, n=1)
     hint = f": did you mean {close[0]!r}?" if close else "."
-    shown = ", ".join(existing[:most]) + (f" and {len(existing) - most} more" if len(existing) > most else "")
+    shown = ", ".join(textwrap.shorten(each, 60, placeholder="…") for each in existing[:most])
+    shown += f" and {len(existing) - most} more" if len(existing) > most else ""
     return f"{hint} Its columns are: {shown}"
 
 

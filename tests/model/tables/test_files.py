@@ -63,6 +63,21 @@ class TestCsv:
         table = read_table(written(tmp_path, f"name{separator}a\n1.5{separator}2"))
         assert table.to_pydict() == {"name": ["1.5"], "a": ["2"]}
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '"name" "a"\n"1" "x y" 2\n"2" "z" 3\n',  # as R writes it: the names of the rows have no name
+            "name\ta\n1\tx y\t2\n2\tz\t3\n",
+            ' name   a\n\n "x y"  2\n  z     3 \n',
+        ],
+    )
+    def test_blanks_part_columns_and_names_of_rows_have_none(self, tmp_path: Path, text: str) -> None:
+        assert read_table(written(tmp_path, text)).to_pydict() == {"name": ["x y", "z"], "a": ["2", "3"]}
+
+    @pytest.mark.parametrize("text", ["a word\none\ntwo words\n", "a\n1 2\n3 4\n", "a,b\n1,2,\n3,4,\n"])
+    def test_blanks_of_a_text_part_nothing(self, tmp_path: Path, text: str) -> None:
+        assert len(read_table(written(tmp_path, text)).column_names) == text.count(",") // 5 + 1
+
     def test_quoted_cells_may_hold_separators_quotes_and_line_ends(self, tmp_path: Path) -> None:
         table = read_table(written(tmp_path, '"a\nb",c\n"1,""2""\n3",4\n'))
         assert table.to_pydict() == {"a\nb": ['1,"2"\n3'], "c": ["4"]}
@@ -280,6 +295,7 @@ class TestExcel:
             ('<row r="2"', '<row r="999999999999"', "more than 1048576 rows"),
             ("</sheetData>", "", "is not a whole Excel workbook"),
             ("<v>1</v>", '<v>99</v></c><c r="A2" t="s"><v>99</v>', "is not a whole Excel workbook"),
+            ("<sheetPr>", '<sheetPr synchVertical="1">', "save it with another program, or as CSV"),
         ],
     )
     def test_a_broken_sheet_is_refused(self, tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -320,7 +336,7 @@ class TestIndexes:
         table = read_table(tmp_path / "a.csv")
         assert table.column_names == ["a", "b"]
         assert notes_of(table) == [
-            "column 1 has no name and numbers the rows, as the index that df.to_csv() writes: dropped"
+            "column 1 has no name and a new whole number in each row, as the index of df.to_csv(): dropped"
         ]
         frame.to_parquet(tmp_path / "a.parquet")
         table = read_table(tmp_path / "a.parquet")
