@@ -13,6 +13,7 @@ A message tells people what is wrong, where, and what to do.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,19 @@ if TYPE_CHECKING:
 def listed(names: Sequence[object], most: int = 10) -> str:
     """``'a', 'b', …``: the first of some names, for a message."""
     return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
+
+
+_CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ufeff]")
+
+
+def printable(text: str) -> str:
+    """A text with escapes, as JSON has them, for characters that control a terminal or the direction of writing."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 cell``, or ``1,234 cells``, for a message."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class MurhoError(Exception):

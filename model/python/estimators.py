@@ -402,6 +402,11 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         return self._asked(X, NumberDistribution, samples=samples).functions()
 
     def _read_target(self, y: Any) -> pa.Array:
+        kind = getattr(getattr(y, "dtype", None), "kind", None) or np.asarray(y).dtype.kind
+        if kind == "M":
+            raise DataError("y holds dates, and a number must be predicted: give the days from a known date")
+        if kind == "m":
+            y = np.asarray(y) / np.timedelta64(1, "s")
         try:
             return pa.array(np.asarray(validate_data(self, y=y, y_numeric=True), dtype=np.float64))
         except ValueError as error:

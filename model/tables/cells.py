@@ -36,6 +36,8 @@ _DATE = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
+_LAST = 2_932_897 - 2**-30
+"""The end of the year 9999, in days, in as many digits as times have."""
 
 
 def explain_long_text(count: int) -> str:
@@ -95,7 +97,7 @@ def format_date(days: float) -> str:
     Days outside the years 1 to 9999 are written as ``"day 4000000"``, counted from 1970-01-01.
     """
     try:
-        moment = _EPOCH + timedelta(days=days)
+        moment = _EPOCH + timedelta(days=min(days, _LAST) if days < _LAST + 1.0 else days)
     except OverflowError:
         return f"day {days:g}"
     if days == math.floor(days):
@@ -150,9 +152,10 @@ def days_of(moment: datetime) -> float:
     return (aware - _EPOCH) / _DAY
 
 
-def without_codes(numbers: Doubles, words: Collection[str]) -> Doubles:
-    """Numbers, ``[B]``, NaN where one is among the words, such as ``-200``, that mean a missing cell."""
-    codes = [float(word) for word in words if _NUMBER.fullmatch(word) is not None]
+def without_codes(numbers: Doubles, words: Collection[str], *, days: bool = False) -> Doubles:
+    """Numbers or days, ``[B]``, NaN where one is among the words, such as ``-200``, that mean a missing cell."""
+    form, parse = (_DATE, parse_date) if days else (_NUMBER, float)
+    codes = [parse(word) for word in words if form.fullmatch(word) is not None]
     return np.where(np.isin(numbers, codes), np.nan, numbers) if codes else numbers
 
 

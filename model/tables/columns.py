@@ -336,7 +336,8 @@ def canonical_cells(
     if kind is FeatureKind.NUMERIC:
         return without_codes(_read_numbers(cells, stored, name, reading), words)
     if kind is stored is FeatureKind.DATE:
-        return floats(pc.cast(pc.cast(cells, pa.int64()), pa.float64(), safe=False)) / _MICROSECONDS_PER_DAY
+        days = floats(pc.cast(pc.cast(cells, pa.int64()), pa.float64(), safe=False)) / _MICROSECONDS_PER_DAY
+        return without_codes(days, words, days=True)
     # Numbers are parsed as text, so that of truth values all but 0 and 1 are refused.
     parse = parse_boolean if kind is FeatureKind.BOOLEAN else parse_date if reading is None else reading.parse
     return _parsed(cells, name, lambda cell: parse(str(cell)))

@@ -19,6 +19,7 @@ import pyarrow.csv
 
 from murho.model.errors import TableError
 from murho.model.tables.columns import text_array, trimmed
+from murho.model.tables.overrides import composed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -214,7 +215,7 @@ def read_header(data: bytes | pa.Buffer, where: str) -> Header:
         rank = widths[0] == widths[-1] > 1, widths[len(widths) // 2]
         if rank > best:
             first, size = end - "".join(names).count("\n"), len("".join(lines[:end]).encode())
-            best, found = rank, Header(separator, [name.strip() for name in names], first, end, size)
+            best, found = rank, Header(separator, [composed(name.strip()) for name in names], first, end, size)
     if not found.names:
         raise TableError(f"{where}: the header line can't be read as CSV: check its quotes")
     return found

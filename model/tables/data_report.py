@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from murho.model.errors import TableError
+from murho.model.errors import counted
 from murho.model.tables.cells import format_date
 from murho.model.tables.formats import notes_of, unit_of
-from murho.model.tables.inference import Inference, example_of, far_numbers, infer_column, infer_feature
+from murho.model.tables.inference import Inference, far_numbers, infer_column, infer_feature
+from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
 from murho.model.tables.schema_inference import IGNORED, ColumnPlan, columns_from_table
 from murho.model.tables.splits import column_codes
@@ -252,23 +253,24 @@ def describe_table(table: pa.Table, plan: ColumnPlan, targets: Doubles, *, weigh
     return DataReport(table.num_rows, columns, suspects, notes_of(table))
 
 
-def describe_columns(table: pa.Table, hints: ReadingHints, ignored: Collection[str] = ()) -> DataReport:
+def describe_columns(
+    table: pa.Table, hints: ReadingHints, ignored: Collection[str], overrides: Mapping[str, ColumnOverride]
+) -> DataReport:
     """Describe a table of which no column is the target yet. What can't be read is left out, with the reason.
 
     Args:
         table: All columns, N rows.
         hints: What decides where columns leave open how they are to be read.
         ignored: Columns that are left out.
+        overrides: Column → kind and unit given by the user.
     """
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            found, _ = infer_feature(column, name, None, hints)
-        except TableError as error:
-            found = Inference(FeatureKind.CATEGORICAL, column.null_count, str(error), example_of(column))
+        given = overrides.get(name, ColumnOverride())
+        found, _ = infer_feature(column, name, given.kind, hints)
         if name in ignored:
             found = replace(found, left_out=IGNORED)
-        unit = found.reading.unit if found.reading else unit_of(table, name)
+        unit = given.unit or (found.reading.unit if found.reading else unit_of(table, name))
         columns.append(ReportedColumn(name, "left out" if found.left_out else "feature", unit, found))
     return DataReport(table.num_rows, columns, [], notes_of(table))
 
@@ -293,8 +295,7 @@ def report_lines(report: DataReport, source: str, width: int | None = None) -> l
         shown = sorted(used, key=lambda column: column.role == "feature" and not column.remarks)[:MOST_COLUMNS]
     rows = [("column", "kind", "missing", "range or categories", "example"), *map(_row, shown)]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    columns = "1 column" if len(report.columns) == 1 else f"{len(report.columns)} columns"
-    lines = [f"{source}: {report.rows:,} rows, {columns}"]
+    lines = [f"{source}: {counted(report.rows, 'row')}, {counted(len(report.columns), 'column')}"]
     lines += [f"  note: {note}" for note in report.notes]
     for cells, remarks in zip(rows, [[], *(column.remarks for column in shown)], strict=True):
         row = "".join(f"  {cell.ljust(size)}" for cell, size in zip(cells, widths, strict=True)).rstrip()
@@ -314,13 +315,13 @@ def _row(column: ReportedColumn) -> tuple[str, ...]:
     found = column.found
     span = " to ".join(map(_written, column.ends)) + (f" {column.unit}" if column.unit and column.ends else "")
     if found.kind is FeatureKind.CATEGORICAL:
-        span = f"{found.different}: {', '.join(found.categories)}"
+        span = _cut(f"{found.different}: {', '.join(found.categories)}", _WIDEST_RANGE)
     kind = found.kind + (f" ({column.role})" if column.role != "feature" else "")
     return (
         _cut_within(column.name, _WIDEST_NAME),
         kind,
         f"{found.missing:,}",
-        _cut(span, _WIDEST_RANGE),
+        span,
         found.example or "",
     )
 
@@ -328,7 +329,7 @@ def _row(column: ReportedColumn) -> tuple[str, ...]:
 def _written(value: float | str) -> str:
     if isinstance(value, str):
         return value
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.6g}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value + 0.0:.6g}"  # no "-0"
 
 
 def _cut_within(text: str, width: int) -> str:

@@ -29,7 +29,7 @@ from murho.model.errors import OptionError, TableError
 from murho.model.tables.cells import as_text
 from murho.model.tables.columns import plain, stored_kind
 from murho.model.tables.formats import READERS, UNIT, format_of, mapped, with_notes
-from murho.model.tables.overrides import AS_IT_IS, FeatureKind, FileForm
+from murho.model.tables.overrides import AS_IT_IS, FeatureKind, FileForm, composed
 from murho.model.tables.readings import is_missing_word
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _check_form(form: FileForm, found: str) -> None:
 def _with_own_names(table: pa.Table) -> pa.Table:
     """The table with ``x_2`` for a second column ``x``, with a note on them, and on names that may be a row's cells."""
     names, renamed, notes = list[str](), list[str](), list[str]()
-    for name in table.column_names:
+    for name in map(composed, table.column_names):
         own, number = name, 2
         while name.strip() and own in names:
             own, number = f"{name}_{number}", number + 1
@@ -143,7 +143,7 @@ def _with_own_names(table: pa.Table) -> pa.Table:
     if renamed:
         more = f", … ({len(renamed)} columns)" if len(renamed) > _SHOWN else ""
         notes.append(f"names that were there before get a number: {', '.join(map(repr, renamed[:_SHOWN]))}{more}")
-    pairs = zip(table.column_names, table.columns, strict=True)
+    pairs = zip(map(composed, table.column_names), table.columns, strict=True)
     cells = [name for name, column in pairs if _may_be_cell(name, _first_cells(column))]
     counted = all(map(str.isdigit, cells)) and cells == sorted(set(cells), key=int)  # as years are
     if len(cells) >= max(2, len(names) / 2) and not counted:
@@ -315,9 +315,10 @@ def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
         TableError: A name is empty or repeated, or Arrow has no type for the cells of a column; the message names the
             column.
     """
+    names = [composed(name) for name in names]
     check_names(names)
     if not hasattr(frame, "iloc"):
-        return pa.table(frame).rename_columns(list(names))
+        return pa.table(frame).rename_columns(names)
     if hasattr(frame, "modin"):
         frame = frame.modin.to_pandas()
     columns = {}

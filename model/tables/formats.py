@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import OptionError, TableError, counted
 from murho.model.tables.cells import as_text
 from murho.model.tables.csv_reader import LINES_OF_SAMPLE, count_titles, csv_rows, read_header
 
@@ -154,8 +154,8 @@ def _read_csv(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
     except TableError as error:
         raise TableError(f"{error}; if other lines come before the header line, give --skip-lines") from error
     if short:
-        fewer = "1 line has" if len(short) == 1 else f"{len(short):,} lines have"
-        notes.append(f"{fewer} fewer cells than the header (first line {short[0]}): the last cells count as missing")
+        fewer = counted(len(short), "line")
+        notes.append(f"{fewer} with fewer cells than the header (first line {short[0]}): the last cells are missing")
     return with_notes(table, notes)
 
 
@@ -293,8 +293,10 @@ def _to_utf8(data: pa.Buffer, encoding: str | None, where: str) -> tuple[pa.Buff
             known = next(each for each in ("cp1252", "latin-1") if whole.decode(each, "ignore").encode(each) == whole)
             text, note = whole.decode(known), "the file is not UTF-8: read as Latin-1 (Windows-1252)"
         else:
-            line, bad = text.count("\n", 0, text.index("\ufffd")) + 1, "1 byte is" if broken == 1 else f"{broken} are"
-            note = f"{bad} not UTF-8, first in line {line}: read as '\ufffd'; --file-encoding names another encoding"
+            line = text.count("\n", 0, text.index("\ufffd")) + 1
+            note = (
+                f"no UTF-8 in {counted(broken, 'byte')} (first line {line}): read as '\ufffd', or give --file-encoding"
+            )
         return pa.py_buffer(text.encode()), [note]
     return data, []
 

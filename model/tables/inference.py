@@ -11,6 +11,7 @@ import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murho.model.errors import TableError
-from murho.model.tables.cells import as_text, parse_date
+from murho.model.errors import TableError, counted
+from murho.model.tables.cells import as_text, days_of, format_date, parse_date
 from murho.model.tables.columns import (
     Distinct,
     canonical_cells,
@@ -37,15 +38,18 @@ from murho.model.tables.readings import (
     MARK,
     NO_HINTS,
     ORDER,
+    PIVOT,
+    DateOrder,
+    DateReading,
     DecimalMark,
     NumberReading,
-    Question,
     Reading,
     ReadingHints,
     date_parts,
+    fitting_answers,
     is_missing_word,
+    number_parts,
     parts_of,
-    proofs,
     readings_of,
 )
 from murho.model.tables.schema import FeatureKind, is_missing
@@ -53,7 +57,7 @@ from murho.model.tables.schema import FeatureKind, is_missing
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from murho.model.arrays import Array, Bools, Doubles, Places
+    from murho.model.arrays import Array, Bools, Doubles, Ints, Places
 
 _ROWS_FOR_HINTS = 2_048
 """First rows of a table from which columns learn of each other."""
@@ -69,7 +73,8 @@ def hints_of_table(
     table: pa.Table,
     *,
     decimal: DecimalMark | None = None,
-    day_first: bool | None = None,
+    date_order: DateOrder | None = None,
+    pivot: int = PIVOT,
     missing_value: Collection[str] = (),
     keep: Collection[str] = (),
     skip: Collection[str] = (),
@@ -79,26 +84,24 @@ def hints_of_table(
     Args:
         table: The table.
         decimal: The option ``--decimal``.
-        day_first: The option ``--day-first``.
+        date_order: The option ``--date-order``.
+        pivot: The option ``--pivot-year``.
         missing_value: The option ``--missing-value``.
         keep: The option ``--keep``.
         skip: Columns that do not count.
     """
     rows = table.slice(0, _ROWS_FOR_HINTS)
-    proven: dict[Question, set[str]] = {MARK: set(), ORDER: set()}
+    proven = {MARK: set[str](), ORDER: set[str]()}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if name in skip or not holds_text(column.type):
             continue
         texts = [text for text in distinct(plain(column, name)).values if not text.isdigit()]  # 12102020 proves nothing
-        for question, answers in proven.items():
-            found = proofs(parts_of(texts, question), question)
-            answers |= {answer for answer, proving in zip(question.answers, found, strict=True) if proving}
-    decided = {
-        question: (answers.pop(), ", as in other columns") for question, answers in proven.items() if len(answers) == 1
-    }
-    given = {MARK: decimal, ORDER: None if day_first is None else ORDER.answers[day_first]}
-    decided |= {question: (answer, "") for question, answer in given.items() if answer is not None}
-    return ReadingHints(decided, _given(missing_value, table.column_names), _given(keep, table.column_names))
+        for question, parse in ((MARK, number_parts), (ORDER, date_parts)):
+            answers, misfits = fitting_answers(parts_of(texts, parse), question)
+            proven[question] |= {answers[0]} if len(answers) == 1 and not misfits else set()
+    decided = {each: (answers.pop(), ", as in other columns") for each, answers in proven.items() if len(answers) == 1}
+    decided |= {question: (given, "") for question, given in ((MARK, decimal), (ORDER, date_order)) if given}
+    return ReadingHints(decided, pivot, _given(missing_value, table.column_names), _given(keep, table.column_names))
 
 
 _MOSTLY, _ALMOST_ALL = 0.8, 0.95
@@ -145,7 +148,12 @@ class Inference:
 
 
 def infer_column(
-    column: pa.ChunkedArray, name: str, declared: FeatureKind | None = None, hints: ReadingHints = NO_HINTS
+    column: pa.ChunkedArray,
+    name: str,
+    declared: FeatureKind | None = None,
+    hints: ReadingHints = NO_HINTS,
+    *,
+    codes: bool = False,
 ) -> Inference:
     """Infer the kind of a column, and whether it is a feature.
 
@@ -154,6 +162,7 @@ def infer_column(
         name: The column's name, for messages.
         declared: Kind given by the user. It replaces the inferred kind, and the column is not tested for identifiers.
         hints: What decides where the cells leave open how they are to be read.
+        codes: Whether whole numbers with leading zeros are categories.
 
     Returns:
         The inferred properties.
@@ -169,7 +178,7 @@ def infer_column(
         return Inference(
             kind, cells.null_count, f"cells of the type {column.type!s:.60} can't be used", example_of(cells)
         )
-    kind, reading, note = _kind(cells, stored, name, declared, hints)
+    kind, reading, note = _kind(cells, stored, name, declared, hints, codes=codes)
     if holds_durations(column.type) and kind is FeatureKind.NUMERIC:
         reading = NumberReading(unit="s")
     notes = [note] if note else []
@@ -193,10 +202,11 @@ def infer_column(
         )
     elif declared is None and reading is None:
         left_out = _identifies(present, counts, kind, name, complete=not missing, merged=merged)
+        left_out = f"{left_out}; {_CODES}" if left_out and note == _CODES else left_out
     if kind is not FeatureKind.CATEGORICAL and present.size:
         ends = float(present.min()), float(present.max())
-    if kind is FeatureKind.NUMERIC and left_out is None:
-        notes += _of_odd_numbers(values, name)
+    if ends and left_out is None:
+        notes += _of_odd_numbers(values, name, format_date if kind is FeatureKind.DATE else "{:.6g}".format)
         notes += [f"different whole numbers beyond 2^53 are equal {_TOO_LONG}"] if merged else []
     frequent = tuple(most for most, _ in counts.most_common(_FREQUENT))
     return Inference(kind, missing, left_out, example_of(cells), reading, tuple(notes), ends, frequent, len(counts))
@@ -205,19 +215,19 @@ def infer_column(
 _TOO_LONG = 'in the 16 digits that a number keeps: if they are names, declare kind = "categorical" in the TOML file'
 
 
-def _of_odd_numbers(values: Doubles, name: str) -> Iterator[str]:
-    """A number that may stand for a missing value, and numbers that may be slips."""
+def _of_odd_numbers(values: Doubles, name: str, written: Callable[[float], str]) -> Iterator[str]:
+    """A number or day that may stand for a missing value, and those that may be slips."""
     code, far = suspected_code(values[~np.isnan(values)]), far_numbers(values)
     odd = np.isin(np.arange(len(values)), far) | (values == code)
     others = values[~odd & ~np.isnan(values)]
-    span = f"all others lie from {others.min():.6g} to {others.max():.6g}" if len(others) else ""
+    span = f"all others lie from {written(others.min())} to {written(others.max())}" if len(others) else ""
     if code is not None:
-        option = f"--missing-value {shlex.quote(f'{name}={code:g}')}, or {code:g} for all columns"
-        count = int((values == code).sum())
-        yield f"{code:g}, {count:,} cells, may stand for a missing value: {span}; if it does, give {option}"
+        option = f"--missing-value {shlex.quote(f'{name}={written(code)}')}, or {written(code)} for all columns"
+        count = counted(int((values == code).sum()), "cell")
+        yield f"{written(code)}, {count}, may stand for a missing value: {span}; if it does, give {option}"
     for row in far.tolist():
         advice = "if it is a mistake, correct the cell or leave it empty"
-        yield f"row {row + 1}: {values[row]:.6g} is far out, {span}; {advice}"
+        yield f"row {row + 1}: {written(values[row])} is far out, {span}; {advice}"
 
 
 def _of_words(cells: pa.ChunkedArray, words: frozenset[str]) -> Iterator[str]:
@@ -231,8 +241,7 @@ def _of_words(cells: pa.ChunkedArray, words: frozenset[str]) -> Iterator[str]:
     found = distinct(cells.filter(read))
     for word, count in zip(found.values, found.counts().tolist(), strict=True):
         keep = f"--keep {shlex.quote(word)}"
-        number = "1 cell" if count == 1 else f"{count:,} cells"
-        yield f"{word!r}, {number}, is read as a missing value; if it is a category, give {keep}"
+        yield f"{word!r}, {counted(count, 'cell')}, is read as a missing value; if it is a category, give {keep}"
 
 
 MOST_MISFITS = 50
@@ -262,21 +271,36 @@ def infer_feature(
 ) -> tuple[Inference, ReadingHints]:
     """What a feature's cells tell; a few texts among its numbers or dates become words for a missing cell.
 
+    A column that can't be read is no feature, and the reason says how it could be one.
+
     Returns:
         What they tell, and the hints with these words.
+
+    Raises:
+        TableError: A cell does not fit the declared kind.
     """
     try:
-        return infer_column(column, name, declared, hints), hints
+        return infer_column(column, name, declared, hints, codes=True), hints
     except TableError as error:
-        own = hints if declared is not None or error.row is None else without_misfits(column, name, hints)
-        words = [word for word in own.words_for(name) if word not in hints.words_for(name)]
-        if not words or any(_parses(float, word) for word in words):
+        if declared is not None:
             raise
-    found = infer_column(column, name, None, own)
-    advice = f'if it is meant, declare kind = "categorical" in the TOML file, or give --ignore {shlex.quote(name)}'
+        told = str(error).removeprefix(f"column {name!r}").lstrip(",: ")
+    try:
+        own = without_misfits(column, name, hints)
+        found = infer_column(column, name, None, own)
+    except TableError:
+        return Inference(FeatureKind.CATEGORICAL, column.null_count, told, example_of(column)), hints
+    words = set(own.words_for(name)) - set(hints.words_for(name))
+    if any(_parses(float, word) for word in words):
+        return replace(found, left_out=told), hints
+    values = distinct(plain(column, name))
+    counts = Counter(dict(zip(values.values, values.counts().tolist(), strict=True)))
+    read = [(word, count) for word, count in counts.most_common() if word in words]
+    listed = ", ".join(f"{word!r} ({count:,})" for word, count in read[:_FREQUENT])
+    listed += f" and {len(read) - _FREQUENT} more" if len(read) > _FREQUENT else ""
     among = "dates" if found.kind is FeatureKind.DATE else "numbers"
-    remarks = (f"read as missing among {among}: {', '.join(map(repr, words))}; {advice}", *found.remarks)
-    return replace(found, remarks=remarks), own
+    advice = f'if it is meant, declare kind = "categorical" in the TOML file, or give --ignore {shlex.quote(name)}'
+    return replace(found, remarks=(f"read as missing among {among}: {listed}; {advice}", *found.remarks)), own
 
 
 def example_of(cells: pa.ChunkedArray) -> str | None:
@@ -290,7 +314,13 @@ def example_of(cells: pa.ChunkedArray) -> str | None:
 
 
 def _kind(
-    cells: pa.ChunkedArray, stored: FeatureKind, name: str, declared: FeatureKind | None, hints: ReadingHints
+    cells: pa.ChunkedArray,
+    stored: FeatureKind,
+    name: str,
+    declared: FeatureKind | None,
+    hints: ReadingHints,
+    *,
+    codes: bool,
 ) -> tuple[FeatureKind, Reading | None, str]:
     """Kind, reading and the note on the reading."""
     not_read = declared in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN) or cells.null_count == len(cells)
@@ -312,14 +342,27 @@ def _kind(
         # "1.234" in a table with decimal commas; a column with "12.5" has decimal points all the same.
         kind, reading, note = _text_kind(distinct(cells), name, declared, hints)
         return kind, None if reading == NumberReading() else reading, note
+    if codes and declared is None and _is_code(cells):
+        return FeatureKind.CATEGORICAL, None, _CODES
     return FeatureKind.NUMERIC, None, ""
+
+
+_CODES = 'codes with leading zeros are categories: if they are numbers, declare kind = "numeric" in the TOML file'
+
+
+def _is_code(cells: pa.ChunkedArray) -> bool:
+    """Whether all cells are texts of digits, some with leading zeros; not if all have two digits, as hours have."""
+    if not pc.any(pc.match_substring_regex(cells, "^0[0-9]+$")).as_py():
+        return False
+    whole, pairs = (pc.all(pc.match_substring_regex(cells, form)).as_py() for form in ("^[0-9]+$", "^[0-9]{2}$"))
+    return whole and not pairs
 
 
 _NAMES_OF_DATES = re.compile(
     r"(?<!candi)date|(?:datum|day|tag)$|(?:^|[_\W])(?:data|datum|dato|day|dt|fecha|jour|tag)(?:[_\W]|$)", re.IGNORECASE
 )
 _MAY_BE_DAYS = 'these may be dates: if so, declare kind = "date" in the TOML file'
-_OPEN_ORDER = ", and give --day-first or --no-day-first"
+_OPEN_ORDER = ", and give --date-order"
 _OF_DIGITS = (FeatureKind.CATEGORICAL, FeatureKind.NUMERIC)
 _LEAST_DAY, _MOST_DAY = 1_011_800, 31_129_999
 
@@ -351,26 +394,53 @@ def _text_kind(
             continue
         fitting = _fitting(values, parse_date if reading is None else reading.parse)
         if fitting.all():
-            missing = f"{words} cells hold a word or sign for a missing value" if reading and words else ""
-            return kind, reading, "; ".join(filter(None, (note, missing)))
+            notes = [
+                note,
+                f"{counted(words, 'cell')} with a word or sign for a missing value" if reading and words else "",
+            ]
+            if kind is FeatureKind.DATE:
+                notes += _of_dates(values.values, counts, reading)
+            return kind, reading, "; ".join(filter(None, notes))
         share = float(counts[fitting].sum() / counts.sum())
         mostly = _MOSTLY if reading in (None, NumberReading()) else _ALMOST_ALL
-        if share > best[0] and (declared is not None or share >= mostly):
+        is_sign = len(fitting) - fitting.sum() <= _MOST_SIGNS and fitting.sum() > _IDENTIFIER_VALUES
+        if share > best[0] and (declared is not None or share >= mostly or is_sign):
             best = (share, int(np.argmin(fitting)), "dates" if reading is None else reading.describe(), reading)
     share, misfit, what, reading = best
     if declared is not None:
         return declared, reading, ""  # the first cell that does not fit will be named, as the reading expects it
     if share:
         row, word = values.first_row(misfit), values.values[misfit]
-        second_header = "; --skip-lines 1 if the file has two header lines" if row == 1 else ""
         raise TableError(
             f"column {name!r}, row {row}: {word!r} among {what} ({int(100 * share)} % of the cells are {what}): if it "
             f"stands for a missing value, give --missing-value {shlex.quote(f'{name}={word}')}; if it is a mistake, "
-            'correct the cell or leave it empty; if it is meant, declare kind = "categorical" in the TOML file'
-            f"{second_header}; --drop-bad-rows leaves out rows whose target is such a text",
-            row=values.first_row(misfit),
+            'correct the cell or leave it empty; if it is meant, declare kind = "categorical" in the TOML file',
+            row=row,
         )
     return FeatureKind.CATEGORICAL, None, ""
+
+
+_MOST_SIGNS = 3
+"""So few different texts among many different numbers or dates are signs, not categories, however often they are."""
+_TIME, _ZONE = re.compile(r"[0-9]:[0-9]"), re.compile(r"(?:[+-][0-9]{2}:?(?:[0-9]{2})?|Z|[A-Z]{3,4})$", re.IGNORECASE)
+
+
+def _of_dates(texts: list[str], counts: Ints, reading: Reading | None) -> Iterator[str]:
+    """Times without a zone beside others with one, and years of two digits that may be of the other century."""
+    timed = np.array([_TIME.search(text) is not None for text in texts])
+    naive = timed & np.array([_ZONE.search(text) is None for text in texts])
+    if 0 < naive.sum() < timed.sum():
+        one, other = texts[int(np.argmax(naive))], texts[int(np.argmax(timed & ~naive))]
+        yield f"{one!r} has no time zone, unlike {other!r}: UTC is assumed ({counted(counts[naive].sum(), 'cell')})"
+    if isinstance(reading, DateReading):
+        now, earlier = datetime.now(UTC), replace(reading, pivot=0)
+        late = np.array([(day := reading.parse(text)) > days_of(now) and earlier.parse(text) < day for text in texts])
+        if late.any():
+            count, one = counts[late].sum(), texts[int(np.argmax(late))]
+            yield (
+                f"{one!r} is read as {format_date(reading.parse(one))}, in the future ({counted(count, 'cell')}): "
+                f"if it is of the 1900s, give --pivot-year {now.year % 100 + 1}"
+            )
 
 
 def _fitting(values: Distinct, parse: Callable[[str], float]) -> Bools:
@@ -418,8 +488,9 @@ def _identifies(
 CODES = frozenset(
     {-1.0, -9.0, 99.0, *(sign * code for sign in (-1.0, 1.0) for code in (999.0, 9999.0, 99999.0, 999999.0))}
     | {-99.0, -100.0, -200.0, -888.0, 888.0}
+    | set(map(parse_date, ("1899-12-30", "1899-12-31", "1900-01-01", "9999-12-31")))
 )
-"""Numbers that people write for a missing value."""
+"""Numbers that people write for a missing value, and days (since 1970-01-01) that spreadsheets do."""
 FEWEST, LEAST_SHARE = 3, 0.005
 """Least number of cells with a code, and their least share if the code is near the other numbers."""
 FEWEST_OTHERS = 3

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import ClassVar
+from unicodedata import normalize
+
+composed = partial(normalize, "NFC")
+"""The name of a column in Unicode's form NFC: names that look alike are the same, however they were typed."""
 
 
 class FeatureKind(StrEnum):

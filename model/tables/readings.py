@@ -18,8 +18,8 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone, tzinfo
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
 DecimalMark: TypeAlias = Literal[".", ","]
-DateOrder: TypeAlias = Literal["day-first", "month-first"]
+DateOrder: TypeAlias = Literal["month-first", "day-first", "year-first"]
 
 _MISSING_WORD = re.compile(
     r"-{1,3}|\u2013|\u2014|\.{1,3}|[?:]|n\. ?a\.|n\.d\.|n/?a|nan|none|null|unknown|missing|not (?:available|applicable)"
@@ -120,11 +120,11 @@ def _time_parts(text: str) -> Parts | None:
 
 
 _DAY = re.compile(r"\s*([0-9]{1,2})([./\-])([0-9]{1,2})\2([0-9]{4}|[0-9]{2})(?![0-9./\-])")
-_PIVOT = 69
-"""Years of two digits below this are in the 2000s, as POSIX has it."""
+PIVOT = 69
+"""Years of two digits below this are in the 2000s, the others in the 1900s, as POSIX has it."""
 
 
-def date_parts(text: str) -> Parts | None:
+def date_parts(text: str, pivot: int = PIVOT) -> Parts | None:
     """What a text such as ``03/04/2020 14:30`` or ``03042020`` means, by the order; None for any other text."""
     if len(text) > _LONGEST:
         return None
@@ -133,11 +133,14 @@ def date_parts(text: str) -> Parts | None:
     found = _DAY.match(text)
     if found is None:
         return None
-    first, second, year = int(found[1]), int(found[3]), _whole_year(int(found[4]))
+    first, second, third = int(found[1]), int(found[3]), int(found[4])
+    orders = {"month-first": (third, first, second), "day-first": (third, second, first)}
+    if len(found[1]) == len(found[4]):
+        orders["year-first"] = first, second, third
     values: dict[str, float | str] = {}
-    for order, day, month in (("day-first", first, second), ("month-first", second, first)):
+    for order, (year, month, day) in orders.items():
         with suppress(ValueError):
-            values[order] = date(year, month, day).isoformat()
+            values[order] = date(_whole_year(year, pivot), month, day).isoformat()
     return Parts(values, found[2])
 
 
@@ -156,8 +159,8 @@ def _of_digits(digits: str) -> Parts | None:
     return Parts(values, "") if values else None
 
 
-def _whole_year(year: int) -> int:
-    return year if year > 99 else year + (2000 if year < _PIVOT else 1900)
+def _whole_year(year: int, pivot: int) -> int:
+    return year if year > 99 else year + (2000 if year < pivot else 1900)
 
 
 def is_missing_word(text: str) -> bool:
@@ -233,9 +236,11 @@ class DateReading(Stored):
     Attributes:
         order: Whether ``03/04/2020`` is the 3rd of April or in March; None for a column of other dates, such as
             ``3 Apr 2020``, which then refuses it.
+        pivot: Years of two digits below this are in the 2000s, the others in the 1900s.
     """
 
     order: DateOrder | None = None
+    pivot: int = PIVOT
     form: Literal["date"] = "date"
 
     def parse(self, text: str) -> float:
@@ -251,9 +256,11 @@ class DateReading(Stored):
             try:
                 return parse_date(iso)
             except ValueError:
-                return days_of(_reader()(iso))
+                return days_of(_reader(self.pivot)(iso))
         except (ValueError, OverflowError) as error:
-            example = {"day-first": "31/12/2020", "month-first": "12/31/2020", None: "2020-12-31"}[self.order]
+            example = {"day-first": "31/12/2020", "month-first": "12/31/2020", "year-first": "20/12/31"}.get(
+                self.order or "", "2020-12-31"
+            )
             raise ValueError(f"{text!r} is not a date such as {example}: {error}") from error
 
     def _in_iso_order(self, text: str) -> str:
@@ -261,7 +268,7 @@ class DateReading(Stored):
             raise ValueError("it is too long")
         if found := _PERIOD.fullmatch(text.strip()):
             return _first_day(int(found["year"] or found["last"]), found["kind"].upper(), int(found["number"]))
-        parts = date_parts(text)
+        parts = date_parts(text, self.pivot)
         if parts is None:
             return text
         answers = {str(value) for order, value in parts.values.items() if order in ("", self.order or order)}
@@ -283,12 +290,12 @@ class DateReading(Stored):
 
 
 @cache
-def _reader() -> Callable[[str], datetime]:
+def _reader(pivot: int) -> Callable[[str], datetime]:
     """Reads a date in any form that has a year and a month; raises a ValueError."""
     from dateutil.parser import parser, parserinfo  # takes a while, and few tables need it
 
     years = parserinfo()
-    years.convertyear = lambda year, century_specified=False: year if century_specified else _whole_year(year)
+    years.convertyear = lambda year, century_specified=False: year if century_specified else _whole_year(year, pivot)
     reader = parser(years)
 
     def read(text: str) -> datetime:
@@ -329,29 +336,13 @@ def reading_from_json(data: object, where: str) -> Reading | None:
     return reading
 
 
-class Question(NamedTuple):
-    """What the cells of a column may leave open.
-
-    Attributes:
-        parts: What a text means by each answer.
-        answers: The two answers, the usual one first.
-        words: What is special about a text that proves an answer.
-        options: The options of the command line that give the answers.
-    """
-
-    parts: Callable[[str], Parts | None]
-    answers: tuple[str, str]
-    words: tuple[str, str]
-    options: tuple[str, str]
-
-
-MARK = Question(number_parts, (".", ","), ("a decimal point", "a decimal comma"), ("--decimal '.'", "--decimal ','"))
-ORDER = Question(
-    date_parts,
-    ("month-first", "day-first"),
-    ("the month first", "the day first"),
-    ("--no-day-first", "--day-first"),
-)
+MARK, ORDER = "--decimal", "--date-order"
+"""What the cells of a column may leave open, by the option that decides it."""
+ANSWERS = {
+    MARK: {".": "a decimal point", ",": "a decimal comma"},
+    ORDER: {"month-first": "the month first", "day-first": "the day first", "year-first": "the year first"},
+}
+"""The answers, the usual one first, each with what is special about a text that proves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,11 +352,13 @@ class ReadingHints:
     Attributes:
         answers: What decides a question that a column leaves open: the answer, and where it comes from (empty: from
             the user).
+        pivot: Years of two digits below this are in the 2000s, the others in the 1900s.
         missing_words: Words for missing cells besides the usual ones, each with its column; None: of all columns.
         kept: Usual words that are categories all the same, likewise.
     """
 
-    answers: Mapping[Question, tuple[str, str]] = field(default_factory=dict)
+    answers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    pivot: int = PIVOT
     missing_words: tuple[tuple[str | None, str], ...] = ()
     kept: tuple[tuple[str | None, str], ...] = ()
 
@@ -396,20 +389,24 @@ _NO_SLIP = 0.05
 """Share of the cells from which on an unlikely answer is no slip, but a second convention."""
 
 
-def parts_of(texts: list[str], question: Question) -> dict[str, Parts]:
+def parts_of(texts: list[str], parse: Callable[[str], Parts | None]) -> dict[str, Parts]:
     """The texts that have the form; none if none of a few, spread over the column, has it."""
-    if all(question.parts(text) is None for text in texts[:: max(1, len(texts) // LOOKED_AT)]):
+    if all(parse(text) is None for text in texts[:: max(1, len(texts) // LOOKED_AT)]):
         return {}
-    return {text: parts for text in texts if (parts := question.parts(text)) is not None}
+    return {text: parts for text in texts if (parts := parse(text)) is not None}
 
 
-def proofs(parts: dict[str, Parts], question: Question) -> list[list[str]]:
-    """The texts that prove each answer."""
-    return [[text for text, found in parts.items() if list(found.values) == [answer]] for answer in question.answers]
+def fitting_answers(parts: dict[str, Parts], question: str) -> tuple[list[str], float]:
+    """The answers that fit the most texts, and the share of the texts that they do not fit."""
+    counts = {
+        answer: sum(not {answer, ""}.isdisjoint(each.values) for each in parts.values()) for answer in ANSWERS[question]
+    }
+    most = max(counts.values())
+    return [answer for answer, count in counts.items() if count == most], (len(parts) - most) / max(1, len(parts))
 
 
 def _answer(
-    parts: dict[str, Parts], most: int, question: Question, name: str, hints: ReadingHints
+    parts: dict[str, Parts], most: int, question: str, name: str, hints: ReadingHints
 ) -> tuple[str, str] | None:
     """The answer of a column, and a note on what was decided without proof (or "").
 
@@ -418,57 +415,74 @@ def _answer(
     Raises:
         TableError: More texts contradict each other.
     """
-    proving = proofs(parts, question)
-    counts = [len(texts) for texts in proving]
-    if min(counts) > _NO_SLIP * len(parts):
+    answers, misfits = fitting_answers(parts, question)
+    if misfits > _NO_SLIP:
         if 2 * len(parts) < most:
             return None
-        (one, other), (first, second) = (texts[0] for texts in proving), question.words
+        best, said = answers[0], ANSWERS[question]
+        other, its = next((text, next(iter(each.values))) for text, each in parts.items() if best not in each.values)
+        one = next(text for text, each in parts.items() if its not in each.values)
         raise TableError(
-            f"column {name!r}: {one!r} has {first} and {other!r} {second}: write all cells of the column alike, or "
-            'declare kind = "categorical" if they are no numbers or dates'
+            f"column {name!r}: {one!r} has {said[best]} and {other!r} {said[its]}: write all cells alike, "
+            'or declare kind = "categorical" if they are no numbers or dates'
         )
-    if any(counts):
-        return question.answers[counts[1] > counts[0]], ""
-    open_text = next((text for text, found in parts.items() if len({*found.values.values()}) > 1), None)
-    answer, why = hints.answers.get(question) or (_usual(parts, question), ", as is usual")
-    if open_text is None or not why:
+    answer, why = hints.answers.get(question, ("", ""))
+    if answer not in answers:
+        answer, why = _usual(parts, question, answers)
+        why = f", {why}"
+    if not why:
         return answer, ""
-    value, other = parts[open_text].values[answer], question.options[question.answers.index(answer) - 1]
-    shown = value if isinstance(value, str) else f"{value:.12g}"
-    return answer, f"{open_text!r} is read as {shown}{why}; if that is wrong, give {other}"
+    for text, each in parts.items():
+        readings = {other: each.values[other] for other in answers if other in each.values}
+        if len({*readings.values()}) > 1:
+            shown = {other: value if isinstance(value, str) else f"{value:.12g}" for other, value in readings.items()}
+            read = shown.pop(answer)
+            others = "; ".join(f"{question} {other} reads {value}" for other, value in shown.items())
+            return answer, f"{text!r} is read as {read}{why}; {others}"
+    return answer, ""
 
 
-def _usual(parts: dict[str, Parts], question: Question) -> str:
-    """The usual answer; for dates with points, and for the first days of months, that the day comes first."""
-    if question is MARK or not parts:
-        return question.answers[0]
-    first_days = [
-        all(str(found.values.get(answer)).endswith("-01") for found in parts.values()) for answer in question.answers
-    ]
-    points = {found.sign for found in parts.values()} == {"."}
-    return question.answers[first_days[1] if first_days[0] != first_days[1] else points]
+def _usual(parts: dict[str, Parts], question: str, answers: list[str]) -> tuple[str, str]:
+    """The usual one of some answers, and why: of dates that with the fewest in the future.
+
+    Then it is the only one by which all are first days of months; else with points the day comes first.
+    """
+    if question == ORDER and len(answers) > 1:
+        today = date.today().isoformat()
+        late = {answer: sum(str(each.values.get(answer)) > today for each in parts.values()) for answer in answers}
+        fewest = [answer for answer in answers if late[answer] == min(late.values())]
+        if len(fewest) < len(answers):
+            return fewest[0], "which leaves the fewest dates in the future"
+        first = [a for a in answers if all(str(each.values.get(a)).endswith("-01") for each in parts.values())]
+        points = {each.sign for each in parts.values()} == {"."} and "day-first" in answers
+        answers = first if len(first) == 1 else ["day-first"] if points else answers
+    return answers[0], "as is usual"
 
 
 def readings_of(texts: list[str], name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:
     """The readings that a column of text may have, each with a note on what was decided without proof (or "").
 
     Raises:
-        TableError: Most cells have a form, and prove that the column mixes decimal marks, or orders of day and month.
+        TableError: Most cells have a form, and prove that the column mixes decimal marks, orders of day and month, or
+            numbers with and without ``%``.
     """
     texts = [text for text in texts if not is_missing_word(text)]
-    parts = parts_of(texts, MARK)
+    parts = parts_of(texts, number_parts)
     if parts and 2 * len(parts) >= len(texts) and (found := _answer(parts, len(texts), MARK, name, hints)):
-        units = Counter(found.sign for found in parts.values())
-        bare = units.pop("", 0)
-        unit = units.most_common(1)[0][0] if units else None
+        units = {each.sign: text for text, each in reversed(parts.items())}
+        bare = units.pop("", None)
+        counts = Counter(each.sign for each in parts.values() if each.sign)
+        unit = counts.most_common(1)[0][0] if counts else None
+        if unit == "%" and bare is not None:
+            raise TableError(
+                f"column {name!r}: {units['%']!r} is per cent and {bare!r} is not: write all cells of the column alike"
+            )
         first = next(iter(parts))
         note = (
             f"{first!r} is read with a minus, as all cells have brackets" if all("(" in text for text in parts) else ""
         )
-        if unit != "%" or not bare:  # 0.12 and 12 % are not told apart by a rule
-            yield NumberReading("," if found[0] == "," else ".", unit), found[1] or note
-    parts = parts_of(texts, ORDER)
+        yield NumberReading("," if found[0] == "," else ".", unit), found[1] or note
+    parts = parts_of(texts, partial(date_parts, pivot=hints.pivot))
     if found := _answer(parts, len(texts), ORDER, name, hints):
-        order: DateOrder = "day-first" if found[0] == "day-first" else "month-first"
-        yield DateReading(order if any("" not in each.values for each in parts.values()) else None), found[1]
+        open_order = any("" not in each.values for each in parts.values())
+        yield DateReading(cast("DateOrder", found[0]) if open_order else None, hints.pivot), found[1]

@@ -156,7 +156,11 @@ def infer_target(
     if len(column) < 2:
         count = "one row" if len(column) == 1 else "no rows"
         raise TableError(f"the table has {count}: at least two are needed, with different targets")
-    found = infer_column(column, name, override.kind, hints)
+    try:
+        found = infer_column(column, name, override.kind, hints)
+    except TableError as error:
+        advice = "" if error.row is None else "; --drop-bad-rows leaves out rows whose target is such a text"
+        raise TableError(f"{error}{advice}", row=error.row) from error
     if found.missing == len(column):
         raise TableError(f"the target {name!r} is missing in every row: there is nothing to learn from")
     if found.kind is not FeatureKind.NUMERIC or found.range is None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 from murho.model.errors import OptionError
-from murho.model.tables.overrides import ColumnOverride
+from murho.model.tables.overrides import ColumnOverride, composed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,6 +72,9 @@ Limit = Annotated[
 ]
 
 
+Column = Annotated[str, AfterValidator(composed)]
+
+
 class TrainOptions(BaseModel):
     """Options of `murho train`.
 
@@ -86,19 +89,19 @@ class TrainOptions(BaseModel):
         description="Whether the target is a number or one of several classes. auto takes text, truth "
         "values, and numbers that are 0 or 1 alone for classes.",
     )
-    ignore: tuple[str, ...] = Field(default=(), description="Columns that are no features.")
-    group: tuple[str, ...] = Field(
+    ignore: tuple[Column, ...] = Field(default=(), description="Columns that are no features.")
+    group: tuple[Column, ...] = Field(
         default=(),
         description="Columns that say which rows belong together, such as those of one patient. Groups are held out "
         "whole, as new rows will be of new groups. No features.",
     )
-    time: str | None = Field(
+    time: Column | None = Field(
         default=None,
         description="Column of dates or numbers. Each network is judged on rows that come later than those it learned "
         "from. row-order stands for the order of the rows.",
         json_schema_extra={"unset": "rows are held out at random"},
     )
-    columns: dict[str, ColumnOverride] = Field(
+    columns: dict[Column, ColumnOverride] = Field(
         default_factory=dict,
         description="Kinds and units: name of a column, or of the target, to {'kind': …, 'unit': …}, either of them.",
     )
@@ -107,17 +110,23 @@ class TrainOptions(BaseModel):
         description="Decimal mark of columns that leave it open, such as one of 1,234 and 5,678.",
         json_schema_extra={"unset": "as in the other columns, else a point"},
     )
-    day_first: bool | None = Field(
+    date_order: Literal["month-first", "day-first", "year-first"] | None = Field(
         default=None,
-        description="Whether 03/04/2020 is in April, in columns whose days are all 12 or less.",
-        json_schema_extra={"unset": "as in the other columns, else day.month and month/day"},
+        description="Order of dates that leave it open: 03/04/05 is in March 2005, April 2005 or April 2003.",
+        json_schema_extra={"unset": "as in the other columns, else with the fewest dates in the future"},
     )
-    missing_value: tuple[str, ...] = Field(
+    pivot_year: int = Field(
+        default=69,
+        ge=0,
+        le=100,
+        description="Years of two digits below this are in the 2000s, the others in the 1900s.",
+    )
+    missing_value: tuple[Column, ...] = Field(
         default=(),
         description="Texts or numbers that stand for a missing value, such as unknown or -200, besides the usual ones "
         "(NA, ?, None, …); COLUMN=WORD for one column, as in Glucose=0. Whoever asks the model may send them, too.",
     )
-    keep: tuple[str, ...] = Field(
+    keep: tuple[Column, ...] = Field(
         default=(),
         description="Usual words for a missing value, such as None, that are categories here; COLUMN=WORD for one "
         "column.",
@@ -126,7 +135,7 @@ class TrainOptions(BaseModel):
         default=False,
         description="Whether to leave out rows whose target is a text, such as TBD, among numbers.",
     )
-    weight: str | None = Field(
+    weight: Column | None = Field(
         default=None,
         description="Column with the weights of the rows: numbers from 0 on, which say how important a row is in the "
         "fit, in validation, in calibration and in the scores. It is no feature; rows of weight 0 are left out.",

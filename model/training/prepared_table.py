@@ -17,6 +17,7 @@ from murho.model.seeds import seed_for
 from murho.model.tables.columns import rows_of
 from murho.model.tables.data_report import DataReport, describe_table
 from murho.model.tables.inference import hints_of_table, without_misfits
+from murho.model.tables.overrides import composed
 from murho.model.tables.readings import NO_HINTS, ReadingHints
 from murho.model.tables.schema import Columns, FeatureKind
 from murho.model.tables.schema_inference import (
@@ -188,7 +189,8 @@ def reading_hints(table: pa.Table, options: TrainOptions, ignored: Collection[st
     return hints_of_table(
         table,
         decimal=options.decimal,
-        day_first=options.day_first,
+        date_order=options.date_order,
+        pivot=options.pivot_year,
         missing_value=options.missing_value,
         keep=options.keep,
         skip=ignored,
@@ -207,7 +209,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
         TableError: The table can't be used; column and row are named.
         OptionError: An option names a column that is not there or can't be used so.
     """
-    whole, weights, said = table, None, list[str]()
+    whole, weights, said, target = table, None, list[str](), composed(target)
     if options.weight is not None:
         weights = row_weights(table, options.weight, target=target)
         table = table.drop_columns([options.weight])

@@ -19,7 +19,7 @@ from murho.model.bbb.rows import Rows
 from murho.model.distributions.transforms import TRANSFORMS, Identity, Limits, Standardisation
 from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, InputChoice
 from murho.model.encoding.feature_distribution import FEWEST_ROWS, FeatureDistribution, fit_feature_distribution
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import OptionError, TableError, counted
 from murho.model.tables.columns import canonical_column, rows_of
 from murho.model.tables.inference import infer_column
 from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, Columns, FeatureKind, Schema, select_rows
@@ -159,7 +159,7 @@ def hold_out(
     times = canonical_column(column, found.kind, name, found.reading, hints.missing(name))
     split = split_in_time(times, options.members, most_held_out=most_held_out)
     missing = int(np.isnan(times).sum())
-    return split, [f"column {name!r}: {missing} cells are missing; these rows count as old"] if missing else []
+    return split, [f"column {name!r}: {counted(missing, 'missing cell')}; such rows count as old"] if missing else []
 
 
 LEAST_LEFT = 1e-3

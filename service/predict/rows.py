@@ -25,6 +25,7 @@ import orjson
 
 from murho.model.errors import Problem
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text, format_date, parse_date
+from murho.model.tables.overrides import composed
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, json_cells
 from murho.service.errors import BadInputError, TooLargeError, wrong
 
@@ -218,8 +219,15 @@ def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> dict[s
     names = dict.fromkeys(feature.name for feature in schema.features)
     for row, record in enumerate(rows):
         if not record.keys() <= names.keys():
+            rows[row] = record = with_composed_names(record)
             _refuse_unknown(row, [name for name in record if name not in names], ("inputs", row), schema, problems)
     return {name: [record.get(name, ABSENT) for record in rows] for name in names}
+
+
+def with_composed_names(cells: dict[str, Any]) -> dict[str, Any]:
+    """Returns cells by names in Unicode's form NFC, as features have them, unless two would get the same name."""
+    named = {composed(name): cell for name, cell in cells.items()}
+    return named if len(named) == len(cells) else cells
 
 
 def _from_matrix(rows: list[Any], schema: Schema, problems: Problems) -> dict[str, tuple[Any, ...]]:
@@ -240,6 +248,7 @@ def _from_matrix(rows: list[Any], schema: Schema, problems: Problems) -> dict[st
 def _from_columns(inputs: dict[str, Any], schema: Schema, max_rows: int, problems: Problems) -> dict[str, list[Any]]:
     """Returns the cells of an object of lists by feature, without the features that can't be read."""
     known = {feature.name for feature in schema.features}
+    inputs = with_composed_names(inputs)
     _refuse_unknown(0, [name for name in inputs if name not in known], ("inputs",), schema, problems)
     cells: dict[str, list[Any]] = {}
     for position, feature in enumerate(schema.features):

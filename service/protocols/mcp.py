@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from murho.model.checkpoint.checkpoint import NAME_PATTERN
+from murho.model.errors import printable
 from murho.service.outcomes.routes import QualityQuery
 from murho.service.predict.aggregate import AggregateRequest
 from murho.service.predict.bodies import whole_body
@@ -327,7 +328,7 @@ def _row_schema(about: JSON) -> JSON:
         if feature["categories"]:
             schema["examples"] = feature["categories"][:MOST_EXAMPLES]
             said.append("Another value is a category that the model does not know.")
-        features[feature["name"]] = schema | ({"description": " ".join(said)} if said else {})
+        features[feature["name"]] = schema | ({"description": printable(" ".join(said))} if said else {})
     return {
         "type": "object",
         "title": f"A row of {about['name']}",
@@ -431,8 +432,8 @@ def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.Async
                 told = _short(await _called(client, params.name, params.arguments or {}))
         except (_RefusedError, ValueError, httpx2.HTTPError) as error:
             message = str(error) or type(error).__name__
-            return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
-        text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+            return types.CallToolResult(content=[types.TextContent(text=printable(message))], is_error=True)
+        text = printable(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
         return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=told)
 
     return Server(

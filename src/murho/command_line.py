@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from murho.cli.grammar import uniform
-from murho.model.errors import MurhoError, OptionError
+from murho.model.errors import MurhoError, OptionError, printable
 from murho.model.runtime import let_threads_sleep
 
 PANELS = {
@@ -125,7 +125,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except MurhoError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {printable(str(error))}\n")
         sys.exit(2 if isinstance(error, OptionError) else 1)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # whoever reads stdout may have enough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import openpyxl
@@ -57,9 +58,9 @@ class TestLines:
         assert "note" not in call_murho("inspect", tmp_path / "book.xlsx", "--skip-lines", 2).stdout
 
     def test_short_lines_are_filled_up_and_said(self, tmp_path: Path) -> None:
-        assert "60 lines have fewer cells" in inspected(tmp_path, table("a,b,y,z\n", ["1", "2"], ["3", "1"]))
+        assert "60 lines with fewer cells" in inspected(tmp_path, table("a,b,y,z\n", ["1", "2"], ["3", "1"]))
         said = inspected(tmp_path, table("a,b,y\n", ["1", "2"], ["3", "1"]) + "(60 rows affected)\n")
-        assert "1 line has fewer cells than the header (first line 62): the last cells count as missing" in said
+        assert "1 line with fewer cells than the header (first line 62): the last cells are missing" in said
         assert "read as missing among numbers: '(60 rows affected)'" in said
         assert "61 rows" in said
 
@@ -88,7 +89,7 @@ class TestBytes:
     @pytest.mark.parametrize(("name", "text"), [("t.csv", table("a,b,y\n", ["café", "thé"], ["1", "2"]))])
     def test_damaged_bytes_among_utf8_are_replaced_and_said(self, tmp_path: Path, name: str, text: str) -> None:
         said = inspected(tmp_path, text.encode() + b"caf\xc3,1,2\n", name=name)
-        assert "note: 1 byte is not UTF-8, first in line 62: read as '\ufffd'; --file-encoding names another" in said
+        assert "note: no UTF-8 in 1 byte (first line 62): read as '\ufffd', or give --file-encoding" in said
         assert "61 rows" in said
 
 
@@ -111,3 +112,103 @@ def test_json_as_libraries_write_it_is_read(tmp_path: Path, written: object, not
 def test_nested_cells_are_said_briefly(tmp_path: Path) -> None:
     said = inspected(tmp_path, json.dumps([{"a": {f"key {each}": each for each in range(999)}, "y": 1}]), name="t.json")
     assert len(said) < 600
+
+
+class TestDates:
+    def test_the_order_with_the_fewest_dates_in_the_future_is_read_and_the_other_said(self, tmp_path: Path) -> None:
+        days = [f"{8 + row // 4:02}/{row % 4 * 3 + 1:02}/{row % 28 + 1:02}" for row in range(48)]
+        text = table("updated,y\n", days)
+        said = inspected(tmp_path, text)
+        assert "date     0        2008-01-01 to 2019-10-20  08/01/01\n      read as dates, year-first\n" in said
+        assert (
+            "'08/01/01' is read as 2008-01-01, which leaves the fewest dates in the future; --date-order day-first"
+            in said
+        )
+        assert "reads 2001-01-08\n" in said
+        said = inspected(tmp_path, text, "--date-order", "day-first")
+        assert "read as dates, day-first\n" in said
+
+    def test_years_of_two_digits_have_a_pivot(self, tmp_path: Path) -> None:
+        text = table("born,y\n", ["14/03/40", "19/12/41", "26/11/88"])
+        said = inspected(tmp_path, text)
+        assert (
+            "'14/03/40' is read as 2040-03-14, in the future (40 cells): if it is of the 1900s, give --pivot-year"
+            in said
+        )
+        said = inspected(tmp_path, text, "--pivot-year", 27)
+        assert "1940-03-14 to 1988-11-26" in said
+        assert "future" not in said
+
+    def test_times_without_a_zone_beside_others_are_said(self, tmp_path: Path) -> None:
+        said = inspected(tmp_path, table("t,y\n", ["2020-03-01T10:00:00", "2020-03-02T10:00:00+02:00"]))
+        assert (
+            "'2020-03-01T10:00:00' has no time zone, unlike '2020-03-02T10:00:00+02:00': UTC is assumed (30 cells)"
+            in said
+        )
+        assert "2020-03-01T10:00:00Z to 2020-03-02T08:00:00Z" in said
+        assert "zone" not in inspected(tmp_path, table("t,y\n", ["2020-03-01T10:00:00", "2020-03-02T10:00:00"]))
+
+
+class TestCells:
+    def test_codes_with_leading_zeros_are_categories(self, tmp_path: Path) -> None:
+        said = inspected(
+            tmp_path,
+            table("code,hour,many,y\n", ["7", "007", "07"], ["00", "09", "23"], [f"{row:03}" for row in range(ROWS)]),
+        )
+        assert "code    categorical  0        3: 7, 007, 07" in said
+        assert "      codes with leading zeros are categories: if they are numbers, declare kind" in said
+        assert "hour    numeric" in said
+        assert (
+            "left out 'many': it identifies rows: its 60 texts are all different; codes with leading zeros are" in said
+        )
+
+    def test_a_sign_among_numbers_is_missing_however_often(self, tmp_path: Path) -> None:
+        said = inspected(tmp_path, table("a,y\n", [f"{row}.5" if row % 2 else "*" for row in range(ROWS)]))
+        assert "read as missing among numbers: '*' (30); if it is meant, declare kind = \"categorical\"" in said
+        assert "--ignore a" in said
+
+    def test_a_contradiction_is_said_with_both_cells(self, tmp_path: Path) -> None:
+        said = inspected(tmp_path, table("rate,y\n", ["0.32%", "0.05", "1.00%"]))
+        assert "left out 'rate': '0.32%' is per cent and '0.05' is not: write all cells of the column alike" in said
+
+
+def test_names_that_look_alike_are_one_name_however_they_are_typed(tmp_path: Path) -> None:
+    text = table("gro\u0308sse,gr\u00f6sse,y\n", ["1", "2"], ["3", "4"])
+    said = inspected(tmp_path, text, "--target", "y", "--ignore", "gro\u0308sse")
+    assert "names that were there before get a number: 'gr\u00f6sse_2'" in said
+    assert "left out 'gr\u00f6sse': ignored" in said
+
+
+def test_what_controls_a_terminal_is_escaped_and_small_things_are_written_well(tmp_path: Path) -> None:
+    said = inspected(tmp_path, table("a\x1b[31mRED,b,y\n", ["q", "\x1b]0;hip", "\u202egpj"], ["-0.0", "0.5"]))
+    assert "\x1b" not in said
+    assert "\u202e" not in said
+    assert "a\\u001b[31mRED" in said
+    assert "0 to 0.5 " in said
+    assert "-0 " not in said
+    assert "table.csv: 1 row, 2 columns" in inspected(tmp_path, "a,y\n1,2\n")
+
+
+def test_kinds_and_options_of_a_toml_file_are_read(tmp_path: Path) -> None:
+    config = tmp_path / "fit.toml"
+    config.write_text('target = "y"\nignore = ["b"]\n\n[columns.a]\nkind = "categorical"\nunit = "kg"\n')
+    text = table("a,b,y\n", ["1", "2"], ["3", "4"])
+    said = inspected(tmp_path, text, "--config", config)
+    assert "a       categorical" in said
+    assert "numeric (target)" in said
+    assert "left out 'b': ignored" in said
+    config.write_text('[columns.a]\nkind = "categorical"\n')
+    assert "a       categorical" in inspected(tmp_path, text, "--config", config)
+
+
+def test_days_that_stand_for_none_are_dates_and_said(tmp_path: Path) -> None:
+    days = [f"2020-01-{row % 28 + 1:02}" for row in range(ROWS - 5)] + ["9999-12-31"] * 5
+    said = inspected(tmp_path, table("until,y\n", days))
+    assert "2020-01-01 to 9999-12-31" in said
+    assert "9999-12-31, 5 cells, may stand for a missing value: all others lie from 2020-01-01 to 2020-01-28" in said
+    book = openpyxl.Workbook()
+    for row in [["until", "y"], *([datetime.fromisoformat(day), place % 7] for place, day in enumerate(days))]:
+        book.active.append(row)
+    book.save(tmp_path / "book.xlsx")
+    said = call_murho("inspect", tmp_path / "book.xlsx", "--missing-value", "until=9999-12-31").stdout
+    assert "until   date     5        2020-01-01 to 2020-01-28" in said

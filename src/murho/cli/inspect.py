@@ -15,11 +15,11 @@ import typer
 
 from murho.cli.grammar import FILES, complete_columns, declare
 from murho.cli.shared import JsonOption, named, naming, print_json, print_lines
-from murho.cli.train import option_parameters, option_values
+from murho.cli.train import option_parameters, option_values, read_config
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 from murho.model.training.options import make_options
 
-OPTIONS = ("task", "ignore", "decimal", "day_first", "missing_value", "keep", "drop_bad_rows")
+OPTIONS = ("task", "ignore", "decimal", "date_order", "pivot_year", "missing_value", "keep", "drop_bad_rows")
 """Options of a training that change how a table is read."""
 
 
@@ -30,12 +30,15 @@ def inspect(
         str | None,
         typer.Option(help="Column to predict, for leaks and classes.", autocompletion=complete_columns),
     ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file, as of murho train.")] = None,
     json: JsonOption = False,
     form: FileForm = AS_IT_IS,
     **given: Any,
 ) -> None:
     """Say how the columns of a file are read, what is left out, and what is odd."""
-    options = make_options(option_values(given))
+    values = {} if config is None else read_config(config)
+    target, _ = target or values.pop("target", None), values.pop("name", None)
+    options = make_options(values | option_values(given))
     from murho.model.tables.data_report import describe_columns, report_lines
     from murho.model.tables.files import read_table
     from murho.model.training.prepared_table import prepare_table, reading_hints
@@ -44,7 +47,9 @@ def inspect(
     table = read_table(data, form)
     with naming(data):
         if target is None:
-            report = describe_columns(table, reading_hints(table, options, options.ignore), options.ignore)
+            report = describe_columns(
+                table, reading_hints(table, options, options.ignore), options.ignore, options.columns
+            )
         else:
             prepared = prepare_table(table, target, options)
             report, notes = prepared.report(), prepared.notes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import OptionError, TableError, printable
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, PredictOptions
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
@@ -192,7 +192,7 @@ def prediction_options(percentiles: str | None, thresholds: str | None, *, raw: 
 
 def say(message: str) -> None:
     """Print a line for people on stderr."""
-    sys.stderr.write(f"{message}\n")
+    sys.stderr.write(f"{printable(message)}\n")
 
 
 def say_left_out(rows: int, posterior: Posterior, reason: str = "") -> None:
@@ -216,7 +216,7 @@ def print_json(value: dict[str, Any]) -> None:
 
 def print_lines(lines: Sequence[str]) -> None:
     """Print lines for people on stdout."""
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write(printable("\n".join(lines)) + "\n")
 
 
 def print_written(made: WrittenVersion, **facts: Any) -> None:

@@ -99,12 +99,6 @@ def test_a_text_among_the_numbers_or_dates_of_a_feature_is_missing_and_named(
     assert "--ignore c" in remark
 
 
-def test_a_number_that_is_not_finite_is_refused() -> None:
-    message = refusal(["1", "-1e999"])
-    assert "column 'c', row 2" in message
-    assert "not finite" in message
-
-
 @pytest.mark.parametrize(
     ("kind", "cells", "part"),
     [

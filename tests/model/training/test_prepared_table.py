@@ -71,7 +71,7 @@ def test_a_narrow_terminal_gets_narrow_lines_with_all_that_is_said() -> None:
 
 
 def test_options_of_reading_reach_the_columns() -> None:
-    options = make_options({"decimal": ",", "day_first": False})
+    options = make_options({"decimal": ",", "date_order": "month-first"})
     table = pa.table({"y": ["1,234", "5,678", "9,012"], "d": ["03/04/2020", "05/06/2020", "01/02/2021"]})
     prepared = prepare_table(table, "y", options)
     assert prepared.targets.tolist() == [1.234, 5.678, 9.012]
