@@ -20,7 +20,7 @@ from murho.model.tables.schema_inference import IGNORED, ColumnPlan, columns_fro
 from murho.model.tables.splits import column_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -33,7 +33,10 @@ _TELLS = 0.996
 """Share of the target's variance that a suspect tells alone."""
 _EXACT, _EQUAL = 1e-6, 0.99
 """Deviation, in standard deviations of the target, up to which a sum is exact, and share of equal rows of a copy."""
-_MOST_IN_A_SUM = 50
+_ROUNDED = 0.01
+"""Deviation, likewise, up to which a sum may be the target rounded."""
+_MOST_IN_A_SUM, _MOST_MISSING = 50, 0.2
+"""Columns of a sum, and the share of their cells that may be missing."""
 _AFTERWARDS = re.compile(
     r"final|actuals?|outcome|results?|after(wards)?|later|eventual|ended|reali[sz]ed|complet(ed|ion)|finished|closed"
     r"|cancell?ed|refund(ed)?|returned|discharged?|settle(d|ment)|pred(icted|iction)?|forecast|yhat|estimated"
@@ -53,11 +56,17 @@ class Suspect:
     column: str
     reason: str
 
-    @property
-    def message(self) -> str:
-        """The suspicion in a sentence, with what to do."""
-        option = f"--ignore {shlex.quote(self.column)}"
-        return f"{self.column!r} {self.reason}: if it is not known when the target is asked for, give {option}"
+
+def leak_sentences(suspects: Sequence[Suspect]) -> Iterator[str]:
+    """The suspicions with what to do, one for all columns of the same reason."""
+    for reason in dict.fromkeys(suspect.reason for suspect in suspects):
+        names = [suspect.column for suspect in suspects if suspect.reason == reason]
+        several, options = len(names) > 1, " ".join(f"--ignore {shlex.quote(name)}" for name in names)
+        subject, known = (": each", "they are") if several else ("", "it is")
+        yield (
+            f"{', '.join(map(repr, names))}{subject} {reason}: if {known} not known when the target is asked for, "
+            f"give {options}"
+        )
 
 
 def leak_suspects(columns: Columns, schema: Schema, targets: Doubles) -> list[Suspect]:
@@ -88,21 +97,24 @@ def _spreads(column: Doubles) -> bool:
 
 
 def _exact(numbers: Columns, targets: Doubles) -> Iterator[Suspect]:
-    """Numbers that are the target, in whatever unit, or of which it is a sum, with factors."""
-    complete = {name: column for name, column in numbers.items() if _spreads(column)}
-    if not 1 <= len(complete) <= _MOST_IN_A_SUM or len(targets) < 3 * len(complete):
+    """Numbers that are the target, in whatever unit, or of which it is a sum, with factors, up to its last digit."""
+    mostly = {name: column for name, column in numbers.items() if np.isnan(column).mean() < _MOST_MISSING}
+    rows = ~np.isnan(np.stack([targets, *mostly.values()])).any(axis=0)
+    complete = {name: column[rows] for name, column in mostly.items() if _spreads(column[rows])}
+    enough = rows.sum() >= max(3 * len(complete), len(targets) / 2)
+    if not (1 <= len(complete) <= _MOST_IN_A_SUM and enough and _spreads(targets[rows])):
         return
     matrix = np.stack([(column - column.mean()) / column.std() for column in complete.values()], axis=1)
-    wanted = (targets - targets.mean()) / targets.std()
+    wanted = (targets[rows] - targets[rows].mean()) / targets[rows].std()
     factors = np.linalg.lstsq(matrix, wanted, rcond=None)[0]
-    parts = [name for name, factor in zip(complete, factors, strict=True) if abs(factor) > 1e-4]
-    if np.abs(matrix @ factors - wanted).max() > _EXACT or len(parts) > 5:
+    misses = np.abs(matrix @ factors - wanted)
+    parts = [name for name, factor in zip(complete, factors, strict=True) if abs(factor) > max(1e-4, 3 * misses.mean())]
+    if misses.max() > max(_EXACT, min(_ROUNDED, np.diff(np.unique(wanted)).min())) or not parts:
         return
+    how = "exactly" if misses.max() <= _EXACT else "but for its last digit"
     for name in parts:
-        others = " and ".join(repr(other) for other in parts if other != name)
-        yield Suspect(
-            name, f"and {others} together tell the target exactly" if others else "is the target, maybe in another unit"
-        )
+        sum_of = f"is one of {len(parts)} columns that together tell the target {how}"
+        yield Suspect(name, sum_of if len(parts) > 1 else "is the target, maybe in another unit")
 
 
 def _telling(columns: Columns, kinds: Mapping[str, FeatureKind], targets: Doubles) -> Iterator[Suspect]:
@@ -305,7 +317,7 @@ def report_lines(report: DataReport, source: str, width: int | None = None) -> l
     lines += [f"  left out {column.name!r}: {column.found.left_out}" for column in out[:MOST_COLUMNS]]
     if len(out) > MOST_COLUMNS:
         lines.append(f"  left out {len(out) - MOST_COLUMNS} more columns; --json lists all")
-    lines += [f"  leak suspect: {suspect.message}" for suspect in report.leak_suspects]
+    lines += [f"  leak suspect: {sentence}" for sentence in leak_sentences(report.leak_suspects)]
     if width is None:
         return lines
     return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="    ")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from murho.model.tables.data_report import leak_suspects, report_lines
+from murho.model.tables.data_report import leak_sentences, leak_suspects, report_lines
 from murho.model.tables.files import read_table
 from murho.model.tables.schema import FeatureKind
 from murho.model.training.options import make_options
@@ -40,7 +40,7 @@ def suspects(target: str = "y", **columns: Any) -> dict[str, str]:
         for name, column in columns.items()
     }
     found = leak_suspects(columns, schema_of_kinds(target, **kinds), TARGETS)
-    return {suspect.column: suspect.message for suspect in found}
+    return {suspect.column: next(leak_sentences([suspect])) for suspect in found}
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,26 @@ def test_a_feature_that_tells_the_target_is_named(column: Any, reason: str) -> N
 
 
 def test_columns_that_add_up_to_the_target_are_named() -> None:
-    found = suspects(casual=TARGETS * 0.3 + OTHER**2, registered=TARGETS * 0.7 - OTHER**2)
-    assert found["casual"].startswith("'casual' and 'registered' together tell the target exactly")
-    assert set(found) == {"casual", "registered"}
+    casual, registered = TARGETS * 0.3 + OTHER**2, TARGETS * 0.7 - OTHER**2
+    missing = np.where(np.arange(N) % 9 == 0, np.nan, registered)
+    for parts in ({"casual": casual, "registered": registered}, {"casual": casual, "registered": missing}):
+        found = suspects(**parts)
+        assert set(found) == {"casual", "registered"}
+        assert "'casual' is one of 2 columns that together tell the target exactly" in found["casual"]
+    hours = {f"h{hour}": np.abs(GENERATOR.normal(size=N)) for hour in range(23)}
+    assert "one of 24 columns" in suspects(last=TARGETS - sum(hours.values()), **hours)["h7"]
+    assert set(suspects(casual=casual, registered=registered + 0.05 * hours["h0"])) == set()
+
+
+def test_a_rounded_sum_is_named_and_columns_of_one_reason_have_one_sentence() -> None:
+    halves = {"one": GENERATOR.normal(5.0, 2.0, N).round(2), "two": GENERATOR.normal(5.0, 2.0, N).round(2)}
+    kinds = dict.fromkeys((*halves, "other"), FeatureKind.NUMERIC)
+    mean = ((halves["one"] + halves["two"]) / 2).round(2)
+    found = leak_suspects({**halves, "other": OTHER}, schema_of_kinds("y", **kinds), mean)
+    assert list(leak_sentences(found)) == [
+        "'one', 'two': each is one of 2 columns that together tell the target but for its last digit: if they are not "
+        "known when the target is asked for, give --ignore one --ignore two"
+    ]
 
 
 def test_columns_of_which_some_add_up_to_others_are_not_said_to_add_up_to_the_target() -> None:
