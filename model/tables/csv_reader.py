@@ -176,7 +176,8 @@ class _Blocks(io.RawIOBase):
 def read_header(data: bytes | pa.Buffer, where: str) -> Header:
     """Read the first lines of a CSV file.
 
-    The separator is the one that splits them into equal numbers of cells, and into the most cells.
+    The separator is the one that splits them into equal numbers of cells, after the fewest titles, and into the most
+    cells.
 
     Args:
         data: The file from its beginning to the end of some line, or all of it.
@@ -199,20 +200,22 @@ def read_header(data: bytes | pa.Buffer, where: str) -> Header:
     if "\0" in text:
         raise TableError(f"{where}, line {text.count(chr(10), 0, text.index(chr(0))) + 1}: {_NUL}")
     lines = list(io.StringIO(text, newline=""))
-    best, found = (False, 0), Header("", [], 0, 0, 0)
+    best, found = (False, 0, 0), Header("", [], 0, 0, 0)
     for separator in _SEPARATORS:
         reader = csv.reader(lines, delimiter=separator)
         rows: list[tuple[int, list[str]]] = []
         with suppress(csv.Error):  # such as a cell that is too long, but for this reader alone
             rows.extend(islice(((reader.line_num, row) for row in reader if row), LINES_OF_SAMPLE))
-        rows = rows[count_titles([row for _, row in rows]) :]
+        titles = count_titles([row for _, row in rows])
+        rows = rows[titles:]
         if not rows:
             continue
         end, names = rows[0]
         if separator != "," and {len(row) for _, row in rows[1:]} == {len(names) + 1} and any(rows[1][1][-1:]):
             names.insert(0, "")  # R writes no name above the names of the rows
         widths = sorted(len(row) for _, row in rows)
-        rank = widths[0] == widths[-1] > 1, widths[len(widths) // 2]
+        agree = widths[0] == widths[-1] > 1
+        rank = agree, -titles * agree, widths[len(widths) // 2]  # commas within texts may part all lines but the first
         if rank > best:
             first, size = end - "".join(names).count("\n"), len("".join(lines[:end]).encode())
             best, found = rank, Header(separator, [composed(name.strip()) for name in names], first, end, size)

@@ -48,6 +48,13 @@ class TestLines:
         longer = inspected(tmp_path, f"{text}1{mark}2{mark}3{mark}4\n", code=1)
         assert f"line {ROWS + line + 1}: 4 cells" in longer
 
+    def test_commas_within_texts_make_no_title_of_the_header(self, tmp_path: Path) -> None:
+        said = inspected(
+            tmp_path,
+            table("gas;geo;y\n", ["all (CO2, CH4, N2O, HFC)", "one (CO2, N2O, HFC, PFC)"], ["AT", "BE"], separator=";"),
+        )
+        assert said.startswith("table.csv: 60 rows, 3 columns\n  column")
+
     def test_titles_of_a_sheet_are_left_out_and_lines_skipped(self, tmp_path: Path) -> None:
         book = openpyxl.Workbook()
         for row in [["Report of sales"], [], ["region", "units"], *([each % 7, each % 5] for each in range(ROWS))]:
