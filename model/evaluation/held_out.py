@@ -34,6 +34,7 @@ from murho.model.calibration.classes import (
 )
 from murho.model.calibration.conformal import CROSS, FORWARD, POOLED, SPLIT, ConformalMap, fit_conformal_map
 from murho.model.distributions.mixtures import normal_cdf
+from murho.model.distributions.sums import LEAST
 from murho.model.evaluation.classes import SET_COVERAGES, JudgedClasses, prediction_sets
 from murho.model.evaluation.judging import in_passes
 from murho.model.evaluation.numbers import (
@@ -337,7 +338,8 @@ class NumbersByJudges(RowArrays):
         asked = reach.numpy()
         at = percentiles_at(self.percentiles, np.concatenate([asked, np.zeros((len(scores), 1))], axis=1))
         median = at[:, -1:]
-        ends = median + (std / np.sqrt(own))[:, None] * (at[:, :-1] - median)
+        # A row that is surely at a cap has no variance.
+        ends = median + (std / np.sqrt(np.maximum(own, LEAST)))[:, None] * (at[:, :-1] - median)
         inside = (scores[:, None] >= asked[:, 0::2]) & (scores[:, None] <= asked[:, 1::2])
         # The calibrated std is to the raw one as the outermost band is.
         wider = (asked[:, -1] - asked[:, -2]) / float(BAND_SCORES[-1] - BAND_SCORES[-2])

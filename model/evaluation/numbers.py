@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from murho.model.distributions.mixtures import normal_cdf
+from murho.model.distributions.sums import LEAST
 from murho.model.evaluation.recorded import crps_of_percentiles
 from murho.model.evaluation.rows import (
     BAND,
@@ -111,7 +112,7 @@ class JudgedNumbers(JudgedRows):
         return cls(
             rows=rows,
             targets=targets,
-            doubt=numbers_of(epistemic.square()) / values["variance"],
+            doubt=numbers_of(epistemic.square()) / np.maximum(values["variance"], LEAST),
             mean=numbers_of(mean),
             values=values,
             bands={"raw": bands(None)} | ({} if calibration is None else {"calibrated": bands(calibration)}),

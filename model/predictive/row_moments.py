@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     Doubles: TypeAlias = NDArray[np.float64]
 
 
+_MOST_STRETCH = 1e100
+
+
 @dataclass(frozen=True, slots=True)
 class RowMoments:
     """What B rows add to totals, each with C classes; C is 1 for a number.
@@ -78,6 +81,7 @@ class RowMoments:
         epistemic, aleatoric = np.asarray(number.epistemic_std), np.asarray(number.aleatoric_std)
         raw = np.maximum(variances.mean(axis=1), LEAST)
         stretch = np.array([epistemic / np.maximum(draws.std(axis=1), LEAST), aleatoric**2 / raw])
+        stretch = np.minimum(stretch, _MOST_STRETCH)  # of a row that is surely at a cap there is nothing to stretch
         third = third * stretch[1] ** 1.5
         return cls(
             mean,

@@ -15,9 +15,9 @@ from murho.model.bbb.network import inverse_softplus
 from murho.model.bbb.numbers import HeteroscedasticNoise
 from murho.model.calibration.conformal import CROSS, FORWARD, POOLED, SPLIT, fit_conformal_map
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.distributions.transforms import Identity, Limits, Standardisation
 from murho.model.encoding.encoder import Encoded
-from murho.model.evaluation.held_out import SAMPLES, calibrate_held_out
+from murho.model.evaluation.held_out import SAMPLES, NumbersByJudges, calibrate_held_out
 from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.numbers import JudgedNumbers
 from murho.model.evaluation.rows import RowWeights, standard_errors
@@ -223,3 +223,16 @@ def test_bands_and_pits_say_what_the_metrics_say(members: int) -> None:
         inside = (rows.targets >= lower) & (rows.targets <= upper)
         assert inside.mean() == pytest.approx(covered, abs=0.03)
     assert np.sqrt(np.mean((rows.mean - rows.targets) ** 2)) == pytest.approx(metrics["rmse"], rel=0.05)
+
+
+@pytest.mark.filterwarnings("error")
+def test_rows_that_are_surely_at_a_cap_have_bands_without_width() -> None:
+    target = TargetModel(HeteroscedasticNoise(), Standardisation(Identity(), 0.0, 1.0, Limits(minimum=0.0)), None)
+    outputs = torch.tensor([[-1e3, 0.0], [5.0, 0.0]]).double().expand(4, -1, -1)
+    drawn = DrawnRows(outputs, torch.tensor([0, 0, 1, 1]), torch.zeros(2, dtype=torch.bool), target, TorchEngine())
+    judged = NumbersByJudges.of(drawn, np.arange(2), np.array([0.0, 5.5]), judges=(0, 1), members=5)
+    for narrowing in (None, 0.9):
+        bands = judged.emulated(narrowing, [])
+        assert np.all(bands.ends[0] == 0.0)
+        assert np.all(np.diff(bands.ends[1, 0::2]) < 0.0)
+    assert judged.together.doubt.tolist() == [0.0, 0.0]

@@ -11,6 +11,7 @@ import pytest
 from murho.model.calibration.totals import TotalsCalibration
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import Prediction, PredictOptions
+from murho.model.predictive.row_moments import RowMoments
 from murho.model.predictive.totals import MOST_GROUPS, Totals, TotalsOptions
 
 SAMPLES = 64
@@ -222,3 +223,13 @@ def test_groups_are_limited_by_the_memory_that_they_take(samples: int, most: int
     add(0, most)
     with pytest.raises(OptionError, match=f"more than {most:,} groups"):
         add(most, 1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_row_that_is_surely_at_a_cap_adds_no_variance() -> None:
+    rows = Rows.made(3, 0.0)
+    sure = rows.predict({"row": np.arange(3)}, OPTIONS)
+    sure.variances[0] = sure.third[0] = sure.draws[0] = 0.0
+    moments = RowMoments.of(sure)
+    assert all(np.isfinite(part).all() for part in (moments.third, moments.imputed, moments.stretch))
+    assert moments.third[0] == 0.0
