@@ -166,19 +166,23 @@ def _may_be_cell(name: str, cells: list[str]) -> bool:
 
 
 def _with_units(table: pa.Table) -> pa.Table:
-    """The table without a first row of texts above numbers: the units of the columns, which it has then."""
-    units = dict[str, str]()
+    """The table without a first row of texts above numbers: the units of the columns, which it has then.
+
+    Fewer columns than these may hold texts in all rows.
+    """
+    units, texts = dict[str, str](), 0
     first, others = table.slice(0, 1).to_pylist(), table.slice(1)
     for name, text in first[0].items() if first else ():
         if text is None or text == "-":
             continue
-        cells = _first_cells(others.column(name))
-        if is_missing_word(str(text)) or not cells or not all(map(_BEGINS_AS_NUMBER.match, cells)):
+        cells = [cell for cell in _first_cells(others.column(name)) if not is_missing_word(cell)]
+        if is_missing_word(str(text)) or not cells or _BEGINS_AS_NUMBER.match(str(text)):
             return table
-        if _BEGINS_AS_NUMBER.match(str(text)):
-            return table
-        units[name] = text
-    if len(units) < min(2, table.num_columns):
+        if all(map(_BEGINS_AS_NUMBER.match, cells)):
+            units[name] = text
+        else:
+            texts += 1
+    if len(units) < max(min(2, table.num_columns), texts + 1):
         return table
     fields = [field.with_metadata({UNIT: units.get(field.name, "")[:_LONGEST_UNIT]}) for field in table.schema]
     said = ", ".join(f"{name!r} {unit!r}" for name, unit in list(units.items())[:_SHOWN])

@@ -291,7 +291,7 @@ def _to_utf8(data: pa.Buffer, encoding: str | None, where: str) -> tuple[pa.Buff
         text = whole.decode(errors="replace")
         if (broken := text.count("\ufffd")) > len(_BEYOND_ASCII.findall(text)):
             known = next(each for each in ("cp1252", "latin-1") if whole.decode(each, "ignore").encode(each) == whole)
-            text, note = whole.decode(known), "the file is not UTF-8: read as Latin-1 (Windows-1252)"
+            text, note = whole.decode(known), _READ_AS_LATIN
         else:
             line = text.count("\n", 0, text.index("\ufffd")) + 1
             note = (
@@ -301,6 +301,10 @@ def _to_utf8(data: pa.Buffer, encoding: str | None, where: str) -> tuple[pa.Buff
     return data, []
 
 
+_READ_AS_LATIN = (
+    "the file is not UTF-8: read as Latin-1 (Windows-1252); if letters look wrong, give --file-encoding, such as "
+    "cp1250 for Polish or cp1251 for Russian"
+)
 _BEYOND_ASCII = re.compile("[^\0-\x7f\ufffd]")
 
 

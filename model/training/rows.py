@@ -77,7 +77,8 @@ def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> Train
         if feature.kind is FeatureKind.CATEGORICAL and len(feature.categories) < MOST_CATEGORIES:
             rare = len({*learned[feature.name]} - {None, *feature.categories})
             if rare:
-                say(f"column {feature.name!r}: {rare} categories of fewer than {fewest} rows count as one (--rare)")
+                few, are = ("1 category", "is") if rare == 1 else (f"{rare} categories", "are")
+                say(f"column {feature.name!r}: {few} of fewer than {fewest} rows {are} read as unseen (--rare)")
         if len(feature.categories) == MOST_CATEGORIES:
             say(
                 f"column {feature.name!r}: its {MOST_CATEGORIES} most frequent categories are told apart; rarer ones, "

@@ -71,6 +71,18 @@ class TestLines:
         assert "read as missing among numbers: '(60 rows affected)'" in said
         assert "61 rows" in said
 
+    def test_units_may_stand_beside_a_name_of_texts(self, tmp_path: Path) -> None:
+        head = "region;t;v;y\nwijken en buurten;x 1 000 euro;%;aantal\n"
+        said = inspected(tmp_path, table(head, ["A", "B", "C"], ["1,5", "."], ["3", "4"], separator=";"))
+        assert "read as their units: 't' 'x 1 000 euro', 'v' '%'" in said
+        more = table("a;b;c;y\nx;y;%;%\n", ["A", "B", "C"], ["D", "E"], ["3", "4"], separator=";")
+        assert "units" not in inspected(tmp_path, more)
+
+    def test_latin_letters_may_be_others(self, tmp_path: Path) -> None:
+        text = table("zażółć,y\n", ["Łódź", "Kraków"]).encode("cp1250")
+        assert "if letters look wrong, give --file-encoding, such as cp1250" in inspected(tmp_path, text)
+        assert "Łódź" in inspected(tmp_path, text, "--file-encoding", "cp1250")
+
     def test_a_first_row_of_units_gives_units(self, tmp_path: Path) -> None:
         said = inspected(tmp_path, table("t,v,y\ns,m/s,K\n", ["1", "2"], ["0.5", "1.5"]), "--target", "y")
         assert "note: the first row holds texts above numbers, and is read as their units: 't' 's', 'v' 'm/s'" in said
