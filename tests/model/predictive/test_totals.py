@@ -228,8 +228,10 @@ def test_groups_are_limited_by_the_memory_that_they_take(samples: int, most: int
 @pytest.mark.filterwarnings("error")
 def test_a_row_that_is_surely_at_a_cap_adds_no_variance() -> None:
     rows = Rows.made(3, 0.0)
-    sure = rows.predict({"row": np.arange(3)}, OPTIONS)
-    sure.variances[0] = sure.third[0] = sure.draws[0] = 0.0
-    moments = RowMoments.of(sure)
+    own = rows.predict({"row": np.arange(3)}, OPTIONS)
+    others = np.arange(3) > 0
+    parts: dict[str, Any] = {"variances": own.variances, "third": own.third, "draws": own.draws}
+    parts = {name: (np.asarray(part).T * others).T for name, part in parts.items()}
+    moments = RowMoments.of(replace(own, **parts))
     assert all(np.isfinite(part).all() for part in (moments.third, moments.imputed, moments.stretch))
     assert moments.third[0] == 0.0

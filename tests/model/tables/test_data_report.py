@@ -67,7 +67,7 @@ def test_columns_that_add_up_to_the_target_are_named() -> None:
         found = suspects(**parts)
         assert set(found) == {"casual", "registered"}
         assert "'casual' is one of 2 columns that together tell the target exactly" in found["casual"]
-    hours = {f"h{hour}": np.abs(GENERATOR.normal(size=N)) for hour in range(23)}
+    hours: dict[str, Any] = {f"h{hour}": np.abs(GENERATOR.normal(size=N)) for hour in range(23)}
     assert "one of 24 columns" in suspects(last=TARGETS - sum(hours.values()), **hours)["h7"]
     assert set(suspects(casual=casual, registered=registered + 0.05 * hours["h0"])) == set()
 
