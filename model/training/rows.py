@@ -26,6 +26,7 @@ from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, Col
 from murho.model.tables.schema_inference import group_labels, make_schema, require_column
 from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, Split, find_units, split_in_time, split_rows
 from murho.model.training.candidates import has_few_rows
+from murho.model.training.order_check import check_order
 from murho.model.training.prepared_table import PreparedTable, held_out_within_budget, reading_hints
 from murho.model.training.tasks import require_noise_for, target_limits
 
@@ -68,6 +69,10 @@ def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> Train
     split, notes = hold_out(rows_of(prepared.table, rows), target, columns, options, held_out_within_budget(prepared))
     for note in (*notes, split.describe()):
         say(note)
+    if options.time is None and not options.group:
+        with_target = rows_of(prepared.table, rows)
+        for note in check_order(with_target, prepared.plan.schema, columns, prepared.targets[rows], options.weight):
+            say(note)
     impute = options.missing == "accept" and len(split.learned) >= FEWEST_ROWS
     learned = select_rows(columns, split.learned)
     fewest = 1 if options.rare == "name" else FEWEST_OF_A_CATEGORY
