@@ -343,8 +343,7 @@ class NumbersByJudges(RowArrays):
         inside = (scores[:, None] >= asked[:, 0::2]) & (scores[:, None] <= asked[:, 1::2])
         # The calibrated std is to the raw one as the outermost band is.
         wider = (asked[:, -1] - asked[:, -2]) / float(BAND_SCORES[-1] - BAND_SCORES[-2])
-        from_mean = (ends - self.together.mean[:, None]).astype(np.float32)
-        return Bands(std * wider, crps, numbers_of(normal_cdf(nominal)), inside, from_mean)
+        return Bands.around(self.together.mean, std * wider, ends, crps, numbers_of(normal_cdf(nominal)), inside)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ class Bands(RowArrays):
         crps: Continuous ranked probability score, ``[n]``.
         pit: Probability integral transform of the target, ``[n]``.
         inside: Whether the target lies in each band of `COVERAGES`, ends included, ``[n, 4]``.
-        ends: Percentiles at `BAND_LEVELS` minus the mean, ``[n, 8]``; float32, as these are most of the memory.
+        ends: Percentiles at `BAND_LEVELS` minus the mean, in standard deviations, ``[n, 8]``; float32, as these are
+            most of the memory.
     """
 
     std: Doubles
@@ -60,6 +61,16 @@ class Bands(RowArrays):
     pit: Doubles
     inside: Bools
     ends: Floats
+
+    @classmethod
+    def around(cls, mean: Doubles, std: Doubles, ends: Doubles, crps: Doubles, pit: Doubles, inside: Bools) -> Bands:
+        """Bands with these ends ``[n, 8]``, in the target's unit, around means ``[n]``."""
+        return cls(std, crps, pit, inside, ((ends - mean[:, None]) / std[:, None]).astype(np.float32))
+
+    @property
+    def from_mean(self) -> Doubles:
+        """Percentiles at `BAND_LEVELS` minus the mean, ``[n, 8]``."""
+        return self.ends * self.std[:, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +117,7 @@ class JudgedNumbers(JudgedRows):
                 at_grid = drawn.observation(GRID_LEVELS)["percentiles"]
                 crps = crps * ratio_of_crps(at_grid, targets, conformal, drawn.widening)
             inside = (targets[:, None] >= ends[:, 0::2]) & (targets[:, None] <= ends[:, 1::2])
-            from_mean = (ends - answer["mean"][:, None]).astype(np.float32)
-            return Bands(answer["std"], crps, numbers_of(normal_cdf(nominal)), inside, from_mean)
+            return Bands.around(answer["mean"], answer["std"], ends, crps, numbers_of(normal_cdf(nominal)), inside)
 
         return cls(
             rows=rows,
@@ -162,10 +172,10 @@ class JudgedNumbers(JudgedRows):
         The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal
         coverage c is ``u - l + 2 / (1 - c) * (distance of the target y from the band)``.
         """
-        lower, upper = bands.ends[:, 0::2], bands.ends[:, 1::2]
+        lower, upper = bands.from_mean[:, 0::2], bands.from_mean[:, 1::2]
         error = (self.targets - self.mean)[:, None]
         missed = np.maximum(lower - error, 0.0) + np.maximum(error - upper, 0.0)
-        width = upper.astype(np.float64) - lower
+        width = upper - lower
         score = width + 2.0 / (1.0 - np.array(COVERAGES) / 100.0) * missed
         values = {"coverage": bands.inside, "width": width, "interval_score": score}
         by_coverage = {name: means(_by_coverage(of_rows), self.counts) for name, of_rows in values.items()}

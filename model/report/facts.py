@@ -119,7 +119,7 @@ def _agreement(judged: JudgedNumbers) -> list[JSON]:
 def _band(judged: JudgedNumbers) -> tuple[Doubles, Doubles]:
     """Ends of the 90 % bands that are served, ``[n]`` each, the target's unit."""
     place = 2 * COVERAGES.index(BAND)
-    lower, upper = judged.mean + judged.served.ends[:, place : place + 2].T
+    lower, upper = judged.mean + judged.served.from_mean[:, place : place + 2].T
     return lower, upper
 
 

@@ -170,6 +170,8 @@ def hold_out(
 
 LEAST_LEFT = 1e-3
 """Least scale of a fit, as a share of the targets' standard deviation: single precision then still has four digits."""
+LARGEST_SCALE = 1e140
+"""Largest standard deviation of a target, and the inverse of the least: double precision has no squares beyond."""
 A_LINE = 0.999
 """Correlation of targets with their transforms from which these are as good as the same."""
 
@@ -306,18 +308,24 @@ class TrainingData:
         values = fitted.forward(targets).numpy()
         weights = None if self.weights is None else self.weights[self.split.learned]
         location = float(np.average(values, weights=weights))
-        with np.errstate(over="ignore"):
-            scale = math.sqrt(np.average((values - location) ** 2, weights=weights))
-        if not math.isfinite(scale):
+        target = self.schema.target.name
+        with np.errstate(over="ignore", invalid="ignore"):
+            furthest = float(np.abs(values - location).max())
+            scale = furthest * math.sqrt(np.average(((values - location) / (furthest or 1.0)) ** 2, weights=weights))
+        if not scale < LARGEST_SCALE:
             row = int(np.argmax(np.abs(self.targets)))
             raise TableError(
-                f"target {self.schema.target.name!r}, row {self.row_numbers[row]}: {self.targets[row]:g} is too large "
-                "to compute with: correct the cell or leave it empty"
+                f"target {target!r}, row {self.row_numbers[row]}: {self.targets[row]:g} is too large to compute with: "
+                "correct the cell or leave it empty, or give the target in a larger unit"
             )
         if scale <= 0.0:
             raise TableError(
-                f"target {self.schema.target.name!r} has the same value in all {len(values)} training rows; "
-                "nothing can be learned"
+                f"target {target!r} has the same value in all {len(values)} training rows; nothing can be learned"
+            )
+        if scale < 1.0 / LARGEST_SCALE:
+            raise TableError(
+                f"target {target!r}: its numbers differ by {furthest:g} at most, too little to compute with: give it "
+                f"in a smaller unit, such as times {1.0 / scale:.0e}"
             )
         left = self._left_by_line((values - location) / scale, weights) if self.line else 1.0
         return Standardisation(fitted, location, scale * left, self.limits), 1.0 / left

@@ -218,7 +218,7 @@ def test_bands_and_pits_say_what_the_metrics_say(members: int) -> None:
     for kind, bands in rows.bands.items():
         covered = metrics[kind]["coverage"]["90"]
         assert np.mean(np.abs(2.0 * bands.pit - 1.0) <= 0.9) == pytest.approx(covered, abs=0.013)
-        lower, upper = rows.mean + bands.ends[:, 4:6].T
+        lower, upper = rows.mean + bands.from_mean[:, 4:6].T
         assert np.mean(upper - lower) == pytest.approx(metrics[kind]["width"]["90"], rel=1e-6)
         inside = (rows.targets >= lower) & (rows.targets <= upper)
         assert inside.mean() == pytest.approx(covered, abs=0.03)

@@ -240,12 +240,20 @@ def test_kinds_and_units_can_be_given_and_what_is_no_feature_is_left_out() -> No
         number().fit(frame, line()[1])
 
 
+def test_durations_are_seconds_whatever_their_resolution() -> None:
+    hours = pd.Series(pd.to_timedelta(10.0 + line()[0][:, 0], unit="h"))
+    for resolution in ("ns", "us", "s"):
+        seconds = number()._read_target(hours.astype(f"timedelta64[{resolution}]")).to_numpy()
+        np.testing.assert_allclose(seconds, hours.dt.total_seconds(), atol=1.0)
+
+
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
         (np.ones((30, 2)), np.arange(30), "no column is left as a feature.*'x0'"),
         (line(30)[0], np.full(30, 3.0), "the target 'y' is 3 in every row"),
         (line(20)[0], ["a", "b"] * 10, "y holds text: BBBRegressor predicts numbers, BBBClassifier predicts classes"),
+        (line(20)[0], pd.Series(pd.date_range("2020-01-01", periods=20, tz="UTC")), "y holds dates, and a number must"),
         (pd.DataFrame({"a": [1.0, np.inf]}), [0, 1], "column 'a', row 2"),
     ],
 )

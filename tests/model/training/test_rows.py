@@ -170,3 +170,32 @@ def test_a_logarithm_that_is_nearly_a_line_is_not_worth_a_trial() -> None:
 def test_a_constant_target_teaches_nothing() -> None:
     with pytest.raises(TableError, match="same value"):
         _training_data(np.full(60, 3.0)).standardisation("none")
+
+
+def _times(factor: float) -> pa.Table:
+    table = make_table()
+    return table.set_column(
+        table.column_names.index("rent"), "rent", pa.array(factor * table["rent"].to_numpy().astype(np.float64))
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [
+        (1e-200, r"differ by .*e-\d+ at most, too little to compute with: give it in a smaller unit, such as times"),
+        (1e200, "row .*: .*e.2.. is too large to compute with: .*, or give the target in a larger unit"),
+    ],
+)
+def test_a_target_whose_squares_are_no_numbers_is_refused_with_the_remedy(factor: float, message: str) -> None:
+    data = learnable_rows(prepare_table(_times(factor), "rent", make_options({})), lambda _: None)
+    with pytest.raises(TableError, match=message):
+        data.standardisation("none")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("factor", [1e-130, 1e130])
+def test_very_small_and_large_targets_are_scored_as_others(factor: float) -> None:
+    scores, others = (train_quickly(_times(each), members=2).spec.metrics for each in (1.0, factor))
+    for name in ("rmse", "crps"):
+        assert others[name] / factor == pytest.approx(scores[name], rel=1e-3)
+    assert others["raw"]["width"]["90"] / factor == pytest.approx(scores["raw"]["width"]["90"], rel=1e-3)
