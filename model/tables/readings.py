@@ -67,8 +67,7 @@ def _form(mark: str, groups: str) -> re.Pattern[str]:
 _FORMS = {".": _form(r"\.", ","), ",": _form(",", ".")}
 
 
-_TIME = re.compile(r"([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9](?:[.,][0-9]+)?))?(?: ?([ap])\.?m\.?)?", re.IGNORECASE)
-_HOURS = {None: range(1000), "a": range(1, 13), "p": range(1, 13)}
+_TIME = re.compile(r"([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9](?:[.,][0-9]+)?))?")
 
 
 class Parts(NamedTuple):
@@ -111,10 +110,9 @@ def number_parts(text: str) -> Parts | None:
 
 def _time_parts(text: str) -> Parts | None:
     found = _TIME.fullmatch(text) if len(text) <= _LONGEST else None
-    half = found[4].lower() if found and found[4] else None
-    if found is None or int(found[1]) not in _HOURS[half] or not (found[3] or int(found[1]) < 24):  # 59:30 has seconds
+    if found is None or not (found[3] or int(found[1]) < 24):  # 59:30 has seconds
         return None
-    minutes = 60.0 * (int(found[1]) % 12 + 12 * (half == "p") if half else int(found[1])) + int(found[2])
+    minutes = 60.0 * int(found[1]) + int(found[2])
     value, unit = (60.0 * minutes + float(found[3].replace(",", ".")), "s") if found[3] else (minutes, "min")
     return Parts(dict.fromkeys(_FORMS, value), unit)
 
