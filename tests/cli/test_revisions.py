@@ -51,7 +51,7 @@ def test_an_update_writes_the_next_version_and_says_how_far_it_moved(workplace: 
     assert "learned 89 new rows" in result.stdout
     for words in ("the posterior moved by", "NLL ", "version 1", "now"):
         assert words in result.stdout
-    assert "left out 1 rows" in result.stderr
+    assert "left out 1 row without" in result.stderr
     assert "'Year' is unlike the training rows (beyond their range, or unseen) in 89 of 89 rows" in result.stderr
     assert "89 rows: each member learns from all but one of 5 parts" in result.stderr
     assert "learned" not in result.stderr

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from murho.model.errors import OptionError, TableError, printable
+from murho.model.errors import OptionError, TableError, counted, printable
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, PredictOptions
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
@@ -204,7 +204,7 @@ def say_left_out(rows: int, posterior: Posterior, reason: str = "") -> None:
         reason: What else they may lack.
     """
     if rows:
-        say(f"left out {rows} rows without a value of {posterior.schema.target.name!r}{reason}")
+        say(f"left out {counted(rows, 'row')} without a value of {posterior.schema.target.name!r}{reason}")
 
 
 def print_json(value: dict[str, Any]) -> None:
