@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def listed(names: Sequence[object], most: int = 10) -> str:
@@ -48,11 +48,12 @@ class TableError(MurhoError):
 
     Attributes:
         row: Number of the offending row, from 1; None if no single row is to blame.
+        words: Texts among the numbers or dates of a column, each with its count, that may mean missing cells.
     """
 
-    def __init__(self, message: str, *, row: int | None = None) -> None:
+    def __init__(self, message: str, *, row: int | None = None, words: Mapping[str, int] | None = None) -> None:
         super().__init__(message)
-        self.row = row
+        self.row, self.words = row, words or {}
 
     def moved(self, rows: int) -> TableError:
         """The same error, where so many rows come before the table that it speaks of."""

@@ -102,7 +102,7 @@ def _known(value: object) -> bool:
 def _cell(value: str | float | bool | None) -> str:
     if value is None or isinstance(value, bool):
         return {None: "missing", True: "yes", False: "no"}[value]
-    return value if isinstance(value, str) else f"{value:.6g}"
+    return value if isinstance(value, str) else f"{value + 0.0:.6g}"  # no "-0"
 
 
 def _report_files(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murho.model.errors import TableError, counted
-from murho.model.tables.cells import as_text, days_of, format_date, parse_date
+from murho.model.tables.cells import days_of, format_date, parse_date
 from murho.model.tables.columns import (
     Distinct,
     canonical_cells,
@@ -55,9 +56,9 @@ from murho.model.tables.readings import (
 from murho.model.tables.schema import FeatureKind, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from murho.model.arrays import Array, Bools, Doubles, Ints, Places
+    from murho.model.arrays import Array, Bools, Doubles, Places
 
 _ROWS_FOR_HINTS = 2_048
 """First rows of a table from which columns learn of each other."""
@@ -245,25 +246,16 @@ def _of_words(cells: pa.ChunkedArray, words: frozenset[str]) -> Iterator[str]:
 
 
 MOST_MISFITS = 50
+"""More different texts among the numbers or dates of a column are no mistakes."""
 
 
-def without_misfits(column: pa.ChunkedArray, name: str, hints: ReadingHints) -> ReadingHints:
-    """The hints, with cells that do not fit a column of numbers or dates as words for a missing one.
-
-    Raises:
-        TableError: More than `MOST_MISFITS` different cells don't fit.
-    """
-    for _ in range(MOST_MISFITS):
-        try:
-            infer_column(column, name, None, hints)
-        except TableError as error:
-            if error.row is None:
-                raise
-            word = as_text(column[error.row - 1].as_py()).strip()
-            hints = replace(hints, missing_words=(*hints.missing_words, (name, word)))
-        else:
-            break
-    return hints
+def misfits_of(column: pa.ChunkedArray, name: str, hints: ReadingHints) -> Mapping[str, int]:
+    """The texts, with counts, that do not fit a column of numbers or dates; none if they are too many."""
+    try:
+        infer_column(column, name, None, hints)
+    except TableError as error:
+        return error.words
+    return {}
 
 
 def infer_feature(
@@ -284,23 +276,20 @@ def infer_feature(
     except TableError as error:
         if declared is not None:
             raise
-        told = str(error).removeprefix(f"column {name!r}").lstrip(",: ")
-    try:
-        own = without_misfits(column, name, hints)
-        found = infer_column(column, name, None, own)
-    except TableError:
-        return Inference(FeatureKind.CATEGORICAL, column.null_count, told, example_of(column)), hints
-    words = set(own.words_for(name)) - set(hints.words_for(name))
-    if any(_parses(float, word) for word in words):
-        return replace(found, left_out=told), hints
-    values = distinct(plain(column, name))
-    counts = Counter(dict(zip(values.values, values.counts().tolist(), strict=True)))
-    read = [(word, count) for word, count in counts.most_common() if word in words]
-    listed = ", ".join(f"{word!r} ({count:,})" for word, count in read[:_FREQUENT])
-    listed += f" and {len(read) - _FREQUENT} more" if len(read) > _FREQUENT else ""
-    among = "dates" if found.kind is FeatureKind.DATE else "numbers"
-    advice = f'if it is meant, declare kind = "categorical" in the TOML file, or give --ignore {shlex.quote(name)}'
-    return replace(found, remarks=(f"read as missing among {among}: {listed}; {advice}", *found.remarks)), own
+        told, words = str(error).removeprefix(f"column {name!r}").lstrip(",: "), error.words
+    with suppress(TableError):
+        if words:
+            own = hints.with_missing(name, words)
+            found = infer_column(column, name, None, own)
+            listed = ", ".join(f"{word!r} ({count:,})" for word, count in Counter(words).most_common(_FREQUENT))
+            listed += f" and {len(words) - _FREQUENT} more" if len(words) > _FREQUENT else ""
+            among = "dates" if found.kind is FeatureKind.DATE else "numbers"
+            advice = (
+                f'if it is meant, declare kind = "categorical" in the TOML file, or give --ignore {shlex.quote(name)}'
+            )
+            remarks = f"read as missing among {among}: {listed}; {advice}", *found.remarks
+            return replace(found, remarks=remarks), own
+    return Inference(FeatureKind.CATEGORICAL, column.null_count, told, example_of(column)), hints
 
 
 def example_of(cells: pa.ChunkedArray) -> str | None:
@@ -384,38 +373,37 @@ def _text_kind(
 ) -> tuple[FeatureKind, Reading | None, str]:
     if declared is None and {value.lower() for value in values.values} <= {"true", "false"}:
         return FeatureKind.BOOLEAN, None, ""
-    counts = values.counts()
-    words = int(counts[np.array([is_missing_word(value) for value in values.values])].sum())
-    best: tuple[float, int, str, Reading | None] = (0.0, 0, "", None)
-    readings = readings_of(values.values, name, hints) if words <= _MOST_WORDS * int(counts.sum()) else ()
+    texts, counts = values.values, values.counts()
+    words = int(counts[[is_missing_word(text) for text in texts]].sum())
+    best: tuple[float, Bools, str, Reading | None] = (0.0, np.ones(0, np.bool_), "", None)
+    readings = readings_of(texts, name, hints) if words <= _MOST_WORDS * int(counts.sum()) else ()
     for reading, note in chain([(None, "")], readings):
         kind = FeatureKind.NUMERIC if isinstance(reading, NumberReading) else FeatureKind.DATE
         if declared not in (None, kind):
             continue
-        fitting = _fitting(values, parse_date if reading is None else reading.parse)
+        fitting = _fitting(texts, parse_date if reading is None else reading.parse)
         if fitting.all():
-            notes = [
-                note,
-                f"{counted(words, 'cell')} with a word or sign for a missing value" if reading and words else "",
-            ]
-            if kind is FeatureKind.DATE:
-                notes += _of_dates(values.values, counts, reading)
+            notes = [note, *(_of_dates(texts, reading) if kind is FeatureKind.DATE else ())]
+            if reading and words:
+                notes.append(f"{counted(words, 'cell')} with a word or sign for a missing value")
             return kind, reading, "; ".join(filter(None, notes))
         share = float(counts[fitting].sum() / counts.sum())
         mostly = _MOSTLY if reading in (None, NumberReading()) else _ALMOST_ALL
         is_sign = len(fitting) - fitting.sum() <= _MOST_SIGNS and fitting.sum() > _IDENTIFIER_VALUES
         if share > best[0] and (declared is not None or share >= mostly or is_sign):
-            best = (share, int(np.argmin(fitting)), "dates" if reading is None else reading.describe(), reading)
-    share, misfit, what, reading = best
+            best = (share, fitting, "dates" if reading is None else reading.describe(), reading)
+    share, fitting, what, reading = best
     if declared is not None:
         return declared, reading, ""  # the first cell that does not fit will be named, as the reading expects it
     if share:
-        row, word = values.first_row(misfit), values.values[misfit]
+        misfits = [(texts[place], int(counts[place])) for place in np.flatnonzero(~fitting)]
+        row, word = values.first_row(int(np.argmin(fitting))), misfits[0][0]
         raise TableError(
             f"column {name!r}, row {row}: {word!r} among {what} ({int(100 * share)} % of the cells are {what}): if it "
             f"stands for a missing value, give --missing-value {shlex.quote(f'{name}={word}')}; if it is a mistake, "
             'correct the cell or leave it empty; if it is meant, declare kind = "categorical" in the TOML file',
             row=row,
+            words=dict(misfits) if len(misfits) <= MOST_MISFITS else None,
         )
     return FeatureKind.CATEGORICAL, None, ""
 
@@ -425,29 +413,28 @@ _MOST_SIGNS = 3
 _TIME, _ZONE = re.compile(r"[0-9]:[0-9]"), re.compile(r"(?:[+-][0-9]{2}:?(?:[0-9]{2})?|Z|[A-Z]{3,4})$", re.IGNORECASE)
 
 
-def _of_dates(texts: list[str], counts: Ints, reading: Reading | None) -> Iterator[str]:
+def _of_dates(texts: list[str], reading: Reading | None) -> Iterator[str]:
     """Times without a zone beside others with one, and years of two digits that may be of the other century."""
-    timed = np.array([_TIME.search(text) is not None for text in texts])
-    naive = timed & np.array([_ZONE.search(text) is None for text in texts])
-    if 0 < naive.sum() < timed.sum():
-        one, other = texts[int(np.argmax(naive))], texts[int(np.argmax(timed & ~naive))]
-        yield f"{one!r} has no time zone, unlike {other!r}: UTC is assumed ({counted(counts[naive].sum(), 'cell')})"
+    timed = list(filter(_TIME.search, texts))
+    zoned = list(filter(_ZONE.search, timed))
+    if 0 < len(zoned) < len(timed):
+        naive = next(text for text in timed if not _ZONE.search(text))
+        yield f"{naive!r} has no time zone, unlike {zoned[0]!r}: UTC is assumed"
     if isinstance(reading, DateReading):
         now, earlier = datetime.now(UTC), replace(reading, pivot=0)
-        late = np.array([(day := reading.parse(text)) > days_of(now) and earlier.parse(text) < day for text in texts])
-        if late.any():
-            count, one = counts[late].sum(), texts[int(np.argmax(late))]
+        late = [text for text in texts if (day := reading.parse(text)) > days_of(now) and earlier.parse(text) < day]
+        if late:
             yield (
-                f"{one!r} is read as {format_date(reading.parse(one))}, in the future ({counted(count, 'cell')}): "
-                f"if it is of the 1900s, give --pivot-year {now.year % 100 + 1}"
+                f"{late[0]!r} is read as {format_date(reading.parse(late[0]))}, in the future (as {len(late) - 1} more)"
+                f": if it is of the 1900s, give --pivot-year {now.year % 100 + 1}"
             )
 
 
-def _fitting(values: Distinct, parse: Callable[[str], float]) -> Bools:
-    """Which of the distinct values can be parsed; none of them if none of a few can."""
-    if not any(_parses(parse, value) for value in values.values[:: max(1, len(values.values) // LOOKED_AT)]):
-        return np.zeros(len(values.values), dtype=bool)
-    return np.array([_parses(parse, value) for value in values.values], dtype=bool)
+def _fitting(texts: list[str], parse: Callable[[str], float]) -> Bools:
+    """Which of the distinct texts can be parsed; none of them if none of a few can."""
+    if not any(_parses(parse, text) for text in texts[:: max(1, len(texts) // LOOKED_AT)]):
+        return np.zeros(len(texts), dtype=bool)
+    return np.array([_parses(parse, text) for text in texts], dtype=bool)
 
 
 def _parses(parse: Callable[[str], float], text: str) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, cast
@@ -360,6 +360,10 @@ class ReadingHints:
     missing_words: tuple[tuple[str | None, str], ...] = ()
     kept: tuple[tuple[str | None, str], ...] = ()
 
+    def with_missing(self, name: str, words: Collection[str]) -> ReadingHints:
+        """The hints with further words for a missing cell of a column."""
+        return replace(self, missing_words=(*self.missing_words, *((name, word) for word in words)))
+
     def words_for(self, name: str) -> tuple[str, ...]:
         """The words of `missing_words` for a column, sorted."""
         return _for_column(self.missing_words, name)
@@ -432,7 +436,7 @@ def _answer(
         return answer, ""
     for text, each in parts.items():
         readings = {other: each.values[other] for other in answers if other in each.values}
-        if len({*readings.values()}) > 1:
+        if answer in readings and len({*readings.values()}) > 1:
             shown = {other: value if isinstance(value, str) else f"{value:.12g}" for other, value in readings.items()}
             read = shown.pop(answer)
             others = "; ".join(f"{question} {other} reads {value}" for other, value in shown.items())
@@ -467,14 +471,11 @@ def readings_of(texts: list[str], name: str, hints: ReadingHints) -> Iterator[tu
     texts = [text for text in texts if not is_missing_word(text)]
     parts = parts_of(texts, number_parts)
     if parts and 2 * len(parts) >= len(texts) and (found := _answer(parts, len(texts), MARK, name, hints)):
-        units = {each.sign: text for text, each in reversed(parts.items())}
-        bare = units.pop("", None)
-        counts = Counter(each.sign for each in parts.values() if each.sign)
-        unit = counts.most_common(1)[0][0] if counts else None
-        if unit == "%" and bare is not None:
-            raise TableError(
-                f"column {name!r}: {units['%']!r} is per cent and {bare!r} is not: write all cells of the column alike"
-            )
+        signs = Counter(each.sign for each in parts.values())
+        unit = next((sign for sign, _ in signs.most_common() if sign), None)
+        if unit == "%" and signs[""]:
+            one, other = (next(text for text, each in parts.items() if each.sign == sign) for sign in ("%", ""))
+            raise TableError(f"column {name!r}: {one!r} is per cent and {other!r} is not: write all cells alike")
         first = next(iter(parts))
         note = (
             f"{first!r} is read with a minus, as all cells have brackets" if all("(" in text for text in parts) else ""

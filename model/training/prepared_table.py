@@ -16,7 +16,7 @@ from murho.model.errors import OptionError, TableError
 from murho.model.seeds import seed_for
 from murho.model.tables.columns import rows_of
 from murho.model.tables.data_report import DataReport, describe_table
-from murho.model.tables.inference import hints_of_table, without_misfits
+from murho.model.tables.inference import hints_of_table, misfits_of
 from murho.model.tables.overrides import composed
 from murho.model.tables.readings import NO_HINTS, ReadingHints
 from murho.model.tables.schema import Columns, FeatureKind
@@ -216,8 +216,8 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
     ignored = [name for name in options.ignore if name != options.weight]
     hints = reading_hints(table, options, ignored)
     if options.drop_bad_rows and target in table.column_names:
-        given, hints = set(hints.words_for(target)), without_misfits(table.column(target), target, hints)
-        bad = [word for word in hints.words_for(target) if word not in given]
+        bad = misfits_of(table.column(target), target, hints)
+        hints = hints.with_missing(target, bad)
         said += [f"rows with the target {', '.join(map(repr, bad))} are left out"] if bad else []
     classes = choose_classes(table, target, options, said.append, hints)
     plan = plan_columns(

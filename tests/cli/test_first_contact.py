@@ -151,7 +151,7 @@ class TestDates:
         text = table("born,y\n", ["14/03/40", "19/12/41", "26/11/88"])
         said = inspected(tmp_path, text)
         assert (
-            "'14/03/40' is read as 2040-03-14, in the future (40 cells): if it is of the 1900s, give --pivot-year"
+            "'14/03/40' is read as 2040-03-14, in the future (as 1 more): if it is of the 1900s, give --pivot-year"
             in said
         )
         said = inspected(tmp_path, text, "--pivot-year", 27)
@@ -160,10 +160,7 @@ class TestDates:
 
     def test_times_without_a_zone_beside_others_are_said(self, tmp_path: Path) -> None:
         said = inspected(tmp_path, table("t,y\n", ["2020-03-01T10:00:00", "2020-03-02T10:00:00+02:00"]))
-        assert (
-            "'2020-03-01T10:00:00' has no time zone, unlike '2020-03-02T10:00:00+02:00': UTC is assumed (30 cells)"
-            in said
-        )
+        assert "'2020-03-01T10:00:00' has no time zone, unlike '2020-03-02T10:00:00+02:00': UTC is assumed" in said
         assert "2020-03-01T10:00:00Z to 2020-03-02T08:00:00Z" in said
         assert "zone" not in inspected(tmp_path, table("t,y\n", ["2020-03-01T10:00:00", "2020-03-02T10:00:00"]))
 
@@ -188,7 +185,7 @@ class TestCells:
 
     def test_a_contradiction_is_said_with_both_cells(self, tmp_path: Path) -> None:
         said = inspected(tmp_path, table("rate,y\n", ["0.32%", "0.05", "1.00%"]))
-        assert "left out 'rate': '0.32%' is per cent and '0.05' is not: write all cells of the column alike" in said
+        assert "left out 'rate': '0.32%' is per cent and '0.05' is not: write all cells alike" in said
 
 
 def test_names_that_look_alike_are_one_name_however_they_are_typed(tmp_path: Path) -> None:
