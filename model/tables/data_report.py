@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from murho.model.errors import counted
+from murho.model.errors import counted, printable
 from murho.model.tables.cells import format_date
 from murho.model.tables.formats import notes_of, unit_of
 from murho.model.tables.inference import Inference, far_numbers, infer_column, infer_feature
@@ -305,7 +305,8 @@ def report_lines(report: DataReport, source: str, width: int | None = None) -> l
     shown = used
     if len(used) > MOST_COLUMNS:
         shown = sorted(used, key=lambda column: column.role == "feature" and not column.remarks)[:MOST_COLUMNS]
-    rows = [("column", "kind", "missing", "range or categories", "example"), *map(_row, shown)]
+    rows = [["column", "kind", "missing", "range or categories", "example"]]
+    rows += [list(map(printable, _row(column))) for column in shown]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     lines = [f"{source}: {counted(report.rows, 'row')}, {counted(len(report.columns), 'column')}"]
     lines += [f"  note: {note}" for note in report.notes]

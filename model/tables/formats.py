@@ -19,7 +19,6 @@ import tempfile
 import warnings
 import zipfile
 from collections import deque
-from contextlib import suppress
 from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
@@ -270,19 +269,17 @@ def _to_utf8(data: pa.Buffer, encoding: str | None, where: str) -> tuple[pa.Buff
     What has no byte order mark and is no UTF-8 is taken for Windows-1252, the usual superset of Latin-1, unless most of
     its characters beyond ASCII are UTF-8: then the bytes that are not are damaged, and read as U+FFFD.
     """
-    if encoding is not None:
+    start = bytes(data[:4])
+    marked = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
+    if known := encoding or marked:
+        whole, notes = data.to_pybytes(), [] if encoding else [f"the file is in {known.upper()}"]
         try:
-            return pa.py_buffer(data.to_pybytes().decode(encoding).encode()), []
+            return pa.py_buffer(whole.decode(known).encode()), notes
         except LookupError as error:
             raise OptionError(f"--file-encoding {encoding}: there is no such encoding") from error
         except UnicodeDecodeError as error:
-            line = data.to_pybytes().count(b"\n", 0, error.start) + 1
-            raise TableError(f"{where}, line {line}: it is not text in {encoding}: {error.reason}") from error
-    start = bytes(data[:4096])
-    name = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
-    if name is not None:
-        with suppress(UnicodeDecodeError):
-            return pa.py_buffer(data.to_pybytes().decode(name).encode()), [f"the file is in {name.upper()}"]
+            line = whole.count(b"\n", 0, error.start) + 1
+            raise TableError(f"{where}, line {line}: it is not text in {known}: {error.reason}") from error
     blocks = (bytes(data[start : start + _BLOCK]) for start in range(0, data.size, _BLOCK))
     try:  # a block at a time, because the text would take several times the memory of the bytes
         deque(codecs.iterdecode(blocks, "utf-8"), maxlen=0)
@@ -290,8 +287,9 @@ def _to_utf8(data: pa.Buffer, encoding: str | None, where: str) -> tuple[pa.Buff
         whole = data.to_pybytes()
         text = whole.decode(errors="replace")
         if (broken := text.count("\ufffd")) > len(_BEYOND_ASCII.findall(text)):
-            known = next(each for each in ("cp1252", "latin-1") if whole.decode(each, "ignore").encode(each) == whole)
-            text, note = whole.decode(known), _READ_AS_LATIN
+            names = "cp1252", "latin-1"  # the former lacks some bytes
+            latin = next(each for each in names if whole.decode(each, "ignore").encode(each) == whole)
+            text, note = whole.decode(latin), _READ_AS_LATIN
         else:
             line = text.count("\n", 0, text.index("\ufffd")) + 1
             note = (

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from murho.model.errors import TableError
 from murho.model.tables.schema import Columns, FeatureKind, Schema
 from murho.model.tables.schema_inference import group_labels
 from murho.model.tables.splits import column_codes
@@ -70,7 +71,10 @@ def check_order(
     for name in table.column_names:
         if name in (schema.target.name, weight) or _IDENTIFIERS.search(name) is None:
             continue
-        groups = column_codes(group_labels(table.column(name), name))
+        try:
+            groups = column_codes(group_labels(table.column(name), name))
+        except TableError:  # such as lists: they make no groups either
+            continue
         count = int(groups.max()) + 1
         if not FEWEST_GROUPS <= count <= len(groups) / ROWS_OF_A_GROUP:
             continue

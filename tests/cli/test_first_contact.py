@@ -199,7 +199,7 @@ def test_what_controls_a_terminal_is_escaped_and_small_things_are_written_well(t
     said = inspected(tmp_path, table("a\x1b[31mRED,b,y\n", ["q", "\x1b]0;hip", "\u202egpj"], ["-0.0", "0.5"]))
     assert "\x1b" not in said
     assert "\u202e" not in said
-    assert "a\\u001b[31mRED" in said
+    assert "  a\\u001b[31mRED  categorical" in said
     assert "0 to 0.5 " in said
     assert "-0 " not in said
     assert "table.csv: 1 row, 2 columns" in inspected(tmp_path, "a,y\n1,2\n")

@@ -44,5 +44,6 @@ def test_rows_of_one_patient_are_said_to_tell_of_each_other() -> None:
     assert line.endswith("give --group patient_id")
     assert not said(table, group=["patient_id"])
     assert not said({**table, "y": x + noise})
+    assert not said({"visit_id": [[1]] * ROWS, "x": x, "y": x + noise})
     kinds = np.where(table["y"] > 0.0, "high", "low")
     assert "patient_id" in said({**table, "y": kinds})[0]
