@@ -33,7 +33,7 @@ from murho.model.tables.schema import Feature
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from murho.model.arrays import Array, Doubles, Floats, Ints
+    from murho.model.arrays import Array, Bools, Doubles, Floats, Ints
 
 LARGEST = 1e6
 """Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""
@@ -329,6 +329,8 @@ FEW_BINS = 2
 """Where plain quantiles make no more bins than this, values that fill a bin alone are set apart."""
 WIDER = 3.0
 """An empty bin is a gap if it is wider than each of its neighbours by this factor."""
+MOST_CODES, ROWS_OF_A_CODE, FEWEST_GAPS = 32, 3, 3
+"""Most values of codes, least rows of each on average, and least gaps among them."""
 LEAST_ROWS = 30
 """Rows of a bin beside shared values. Where these leave fewer, there are as many bins as plain quantiles would make."""
 
@@ -336,16 +338,22 @@ LEAST_ROWS = 30
 def bin_edges(numbers: Doubles, most: int) -> Doubles:
     """Return the edges of at most `most` bins, ascending; the first is the smallest number and the last the largest.
 
-    But for gaps, and for columns of which most rows share a value, they are the quantiles at 0, 1/`most`, …, 1.
+    But for gaps, codes, and columns of which most rows share a value, they are the quantiles at 0, 1/`most`, …, 1.
+
+    Codes such as 101, 102, 201, 202, 301 are few values, each of several rows, with several gaps among them. Each value
+    is an edge, so that neighbours may have nothing in common.
 
     Args:
         numbers: The training rows' numbers ``[N]``, finite, at least one.
-        most: The most bins.
+        most: The most bins, but for codes.
     """
+    values, counts = np.unique(numbers, return_counts=True)
+    few = len(values) <= min(MOST_CODES, len(numbers) / ROWS_OF_A_CODE)
+    if few and _wide(np.diff(values)).sum() >= FEWEST_GAPS:
+        return values
     plain = _quantiles(numbers, most)
     if len(plain) > FEW_BINS + 1:
         return _across_gaps(plain, numbers)
-    values, counts = np.unique(numbers, return_counts=True)
     shared, bins = np.zeros(len(values), dtype=bool), most
     while bins > 0 and (more := ~shared & (counts * bins > counts[~shared].sum())).any():
         shared |= more
@@ -360,13 +368,18 @@ def bin_edges(numbers: Doubles, most: int) -> Doubles:
 
 def _across_gaps(edges: Doubles, numbers: Doubles) -> Doubles:
     """The edges without those at the ends of gaps; the outermost stay."""
-    values, widths = np.unique(numbers), np.diff(edges)
+    values = np.unique(numbers)
     rowless = np.searchsorted(values, edges[:-1], "right") == np.searchsorted(values, edges[1:], "left")
-    around = np.pad(widths, 1)
-    gaps = rowless & (widths / WIDER > np.maximum(around[:-2], around[2:]))
+    gaps = rowless & _wide(np.diff(edges))
     at_gap = np.pad(gaps, (0, 1)) | np.pad(gaps, (1, 0))
     at_gap[[0, -1]] = False
     return np.asarray(edges[~at_gap])
+
+
+def _wide(widths: Doubles) -> Bools:
+    """Whether each width is above those of its neighbours by the factor `WIDER`."""
+    around = np.pad(widths, 1)
+    return np.asarray(widths / WIDER > np.maximum(around[:-2], around[2:]))
 
 
 def _quantiles(numbers: Doubles, bins: int) -> Doubles:

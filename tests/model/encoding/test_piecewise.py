@@ -24,6 +24,13 @@ def test_an_empty_bin_wider_than_its_neighbours_is_one_with_them() -> None:
     np.testing.assert_array_equal(bin_edges(one_end, 16), [0.1, 0.9, 1.0])
 
 
+def test_each_value_of_a_code_is_an_edge() -> None:
+    codes = np.array([first + second for first in (600, 700, 800) for second in (1, 2, 11, 12, 21, 22)], dtype=float)
+    np.testing.assert_array_equal(bin_edges(np.repeat(codes, 4), 8), codes)
+    # Amounts with such gaps that hardly repeat are no codes.
+    assert len(bin_edges(np.repeat(codes, 2), 8)) <= 9
+
+
 def test_zeros_in_most_rows_leave_the_bins_to_the_other_values() -> None:
     rng = np.random.default_rng(0)
     amounts = np.concatenate([np.zeros(9_000), rng.uniform(100, 200, 1_000)])
