@@ -150,7 +150,10 @@ class BayesianNetwork(nn.Module):
     Attributes:
         mu: Means of all P weights and biases, ``[M, P]``, in the order of `Architecture.shapes`.
         rho: Unconstrained scales, ``[M, P]``, in the same order; ``sigma = softplus(rho)``.
-        groups: Index of the tensor of each of the P entries, ``[P]``; the weights of a skip are a group of their own.
+        groups: Group of each of the P entries, whose prior has one scale, ``[P]``: entries of a group lie side by side.
+            Each tensor is a group, and so are the weights of a skip. The weights of the first hidden layer may be
+            several groups, one for each feature that they are of: automatic relevance determination (MacKay 1994,
+            "Bayesian nonlinear modeling for the prediction competition"; Neal 1996).
         alike: Whether members differ in what they read by chance alone, if at all, and not as two kinds.
         reads: 1 where a member reads an input, else 0, ``[M, 1, D]``; None: every member reads all.
         removed: Mask of the weights that a pruning has removed, ``[M, P]``; None: there are none.
@@ -167,6 +170,7 @@ class BayesianNetwork(nn.Module):
         initial_outputs: Mapping[int, float] | None = None,
         *,
         alike: bool = True,
+        feature_of_input: Sequence[int] = (),
     ) -> None:
         """Initialise the means as He-normal, and each sigma as a small fraction of their scale.
 
@@ -178,6 +182,7 @@ class BayesianNetwork(nn.Module):
             generator: Source of the initial means, on the CPU.
             initial_outputs: Output → constant that it starts near (`model.bbb.likelihood.Likelihood`).
             alike: Whether members differ in what they read by chance alone, if at all, and not as two kinds.
+            feature_of_input: Number of the feature that each input is of, rising, ``[D]``; empty: not known.
         """
         super().__init__()
         self.architecture, self.alike = architecture, alike
@@ -206,6 +211,9 @@ class BayesianNetwork(nn.Module):
             # The weights of the skip form a group of their own, with its own prior scale.
             end = len(groups) - architecture.outputs
             groups[end - architecture.inputs * architecture.outputs : end] = len(means)
+        if feature_of_input and architecture.hidden:
+            groups[: self._sizes[0]] = -1 - torch.tensor(feature_of_input).repeat_interleave(architecture.hidden[0])
+            groups = torch.unique(groups, return_inverse=True)[1]
         self.register_buffer("groups", groups, persistent=False)
         self.register_buffer("reads", None if reads is None else reads.unsqueeze(1), persistent=False)
         removed = None

@@ -28,7 +28,7 @@ class Prior(Protocol):
         Args:
             mu: Means, ``[M, P]``.
             sigma: Standard deviations, ``[M, P]``, positive.
-            groups: Index of the tensor (a layer's weights, or its biases) of each entry, ``[P]``.
+            groups: Group of each entry, ``[P]`` (`model.bbb.network.BayesianNetwork`).
             generator: Source of the draws of a Monte Carlo estimate; unused in closed forms.
 
         Returns:
@@ -62,7 +62,7 @@ class GaussianPrior(Stored):
         self,
         mu: Tensor,
         sigma: Tensor,
-        groups: Tensor,  # noqa: ARG002 - the same for every tensor
+        groups: Tensor,  # noqa: ARG002 - the same for every group
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> Tensor:
         """The exact divergence (`Prior.kl`)."""
@@ -91,7 +91,7 @@ class ScaleMixturePrior(Stored):
         self,
         mu: Tensor,
         sigma: Tensor,
-        groups: Tensor,  # noqa: ARG002 - the same for every tensor
+        groups: Tensor,  # noqa: ARG002 - the same for every group
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """An unbiased estimate from one reparameterised draw of every weight (`Prior.kl`)."""
@@ -107,9 +107,9 @@ class ScaleMixturePrior(Stored):
 
 @dataclass(frozen=True, slots=True)
 class EmpiricalBayesPrior(Stored):
-    """``N(0, s^2)`` with one ``s`` per tensor and member, set to its optimum in closed form.
+    """``N(0, s^2)`` with one ``s`` per group of weights and member, set to its optimum in closed form.
 
-    With an inverse-gamma(``alpha``, ``beta``) hyperprior on ``s^2`` and ``n`` weights in the tensor, the optimum is
+    With an inverse-gamma(``alpha``, ``beta``) hyperprior on ``s^2`` and ``n`` weights in the group, the optimum is
     ``s^2 = (sum(sigma^2 + mu^2) + 2 beta) / (n + 2 alpha + 2)`` (Wu et al. 2019, "Deterministic Variational Inference",
     section 4). The divergence includes the negative log hyperprior of the optimum.
 
@@ -134,11 +134,11 @@ class EmpiricalBayesPrior(Stored):
         zeros = mu.new_zeros((len(mu), len(counts)))
         moments = zeros.index_add(1, groups, sigma.square() + mu.square())
         variance = (moments + 2.0 * self.beta) / (counts + (2.0 * self.alpha + 2.0))
-        # Terms shared by all weights of a tensor, with the negative log hyperprior, are summed over the tensors.
+        # Terms shared by all weights of a group, with the negative log hyperprior, are summed over the groups.
         hyperprior = math.lgamma(self.alpha) - self.alpha * math.log(self.beta)
         constant = len(counts) * hyperprior - 0.5 * mu.shape[1]
-        of_tensors = (0.5 * counts + (self.alpha + 1.0)) * torch.log(variance) + (0.5 * moments + self.beta) / variance
-        return of_tensors.sum(dim=1) - torch.log(sigma).sum(dim=1) + constant
+        of_groups = (0.5 * counts + (self.alpha + 1.0)) * torch.log(variance) + (0.5 * moments + self.beta) / variance
+        return of_groups.sum(dim=1) - torch.log(sigma).sum(dim=1) + constant
 
 
 StoredPrior: TypeAlias = Annotated[GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior, Field(discriminator="kind")]

@@ -348,6 +348,14 @@ class Encoder(Stored):
         return {part.feature.name: slice(*ends[at : at + 2]) for at, part in enumerate(self.parts)}
 
     @cached_property
+    def feature_of_column(self) -> tuple[int, ...]:
+        """Number of the feature of each encoded column, ``[D]``; directions count as one together, so do distances."""
+        of_features = [number for number, part in enumerate(self.parts) for _ in part.names]
+        directions = self.range_distance_columns.start - len(of_features)
+        last = len(self.parts)
+        return (*of_features, *[last] * directions, *[last + 1] * len(self.range_distance_columns))
+
+    @cached_property
     def range_distance_columns(self) -> range:
         """Indices of the encoded columns that hold the distance to the training rows: the last columns."""
         first = self.columns_of[self.parts[-1].feature.name].stop

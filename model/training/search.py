@@ -281,7 +281,13 @@ class CandidateFits:
         )
         start = torch.Generator().manual_seed(seed_for(options.seed, "initial weights"))
         alike = not architecture.unread or candidate.encoding != MIXED
-        network = BayesianNetwork(architecture, start, likelihood.initial_outputs, alike=alike)
+        network = BayesianNetwork(
+            architecture,
+            start,
+            likelihood.initial_outputs,
+            alike=alike,
+            feature_of_input=data.encoder(candidate.inputs).feature_of_column,
+        )
         if data.line and self.of_numbers:
             start_at_line(network, likelihood.means, training)
         return network, likelihood

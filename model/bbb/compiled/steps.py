@@ -310,7 +310,7 @@ def take_steps(
         state: mu, rho, and their averages: of the gradient, of its square, of the parameters; ``[P]`` each.
         noise: The same of the learned noise of all rows, ``[4]``.
         layers: The table of layers (`layer_table`).
-        groups: First and last weight of each tensor, ``[G, 2]``.
+        groups: First weight of each group, and the first one after it, ``[G, 2]``.
         features: Encoded rows, ``[N, D]``.
         targets: Standardised, ``[N]``.
         row_weights: ``[N]``; empty: all are 1.

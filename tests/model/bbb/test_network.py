@@ -57,6 +57,16 @@ def test_every_weight_and_bias_tensor_is_a_group_and_so_is_the_skip(skip: bool, 
     assert network.groups.unique().tolist() == list(range(groups))
 
 
+def test_each_feature_has_a_group_of_weights_in_the_first_hidden_layer() -> None:
+    architecture = Architecture(inputs=5, hidden=(4, 3), outputs=2, skip=True)
+    network = BayesianNetwork(architecture, torch.Generator(), feature_of_input=(0, 0, 0, 1, 2))
+    first = network.parts(network.groups.unsqueeze(0))[0][0]
+    assert (first == first[:, :1]).all()
+    assert first[:, 0].diff().ne(0).tolist() == [False, False, True, True]
+    assert len(network.groups.unique()) == 3 + 6
+    assert (network.groups.diff() != 0).sum() == 3 + 6 - 1  # entries of a group lie side by side
+
+
 BINS = (1, 2)
 
 
