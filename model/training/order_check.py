@@ -2,8 +2,9 @@
 
 Rows held out at random have neighbours in time, and rows of the same patient, among the rows learned from. Whoever asks
 about later rows or new patients needs ``--time`` or ``--group``, and only the user knows. So where rows are dated, or a
-column repeats the names of things, two quick regressions (a line, and trees) learn four fifths of the rows. They are
-scored on the rest, drawn at random and drawn as it would then be held out. A large difference is said, with the option.
+column repeats the names of things, two quick regressions learn four fifths of the rows: a line, alone and with what it
+leaves of the nearest rows in time, or of the same group. They are scored on the rest, drawn at random and drawn as it
+would then be held out. A large difference is said, with the option.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ HELD_OUT, DRAWS = 0.2, 3
 WORSE, COMPARABLE = 1.25, 1.1
 """Ratio of the errors (root mean square, by ranks) from which it is said, for a regression that errs at most so many
 times as much as the better one."""
-MOST_CLASSES = 5
+MOST_CLASSES, NEIGHBOURS = 5, 5
 _IDENTIFIERS = re.compile(
     r"(?:^|[_\s.-])(?:id|ids|no|nr|num|number|code|key|uid|uuid|subject|patient|person|customer|user|client|member)$"
     r"|(?-i:(?<=[a-z])(?:I[dD]|No|Nr|Code)$)|^(?:id|subject|patient|person|customer|user|client|member)$",
@@ -62,7 +63,7 @@ def check_order(
         rows = np.flatnonzero(~np.isnan(times))
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(np.intp)]
         newest = times[rows] > np.quantile(times[rows], 1.0 - HELD_OUT)
-        ratio = _ratio(columns, schema, targets, rows, newest, random)
+        ratio = _ratio(columns, schema, targets, rows, newest, random, times)
         if ratio > WORSE:
             yield (
                 f"rows are dated by {feature.name!r}: a quick check errs {ratio:.1f} times as much on the newest fifth "
@@ -83,7 +84,7 @@ def check_order(
             order = random.permutation(count)[groups]
             rows = np.flatnonzero(order < max(FEWEST_GROUPS, count * MOST_ROWS // len(groups)))
             new = order[rows] < HELD_OUT * (order[rows].max() + 1)
-            ratios.append(_ratio(columns, schema, targets, rows, new, random, name))
+            ratios.append(_ratio(columns, schema, targets, rows, new, random, groups, group=name))
         ratio = float(np.median(ratios))
         if ratio > WORSE:
             yield (
@@ -99,19 +100,20 @@ def _ratio(
     rows: Ints,
     held_out: Bools,
     random: np.random.Generator,
+    key: Doubles | Ints,
+    *,
     group: str | None = None,
 ) -> float:
     """The largest ratio of errors on held-out rows and on as many at random, of a regression that is good at random.
 
-    A group is a feature at random alone.
+    Rows are near each other by their keys ``[N]``: times, or numbers of groups. A group is no feature of the line.
     """
-    numbers = {name: _numbers(column[rows]) for name, column in columns.items()}
-    wanted = _wanted(targets[rows], schema)
-    others = {name: column for name, column in numbers.items() if name != group}
-    if not held_out.any() or held_out.all() or not others:
+    features = {name: _numbers(column[rows]) for name, column in columns.items() if name != group}
+    if not held_out.any() or held_out.all() or not features:
         return 0.0
-    at_random, asked = _errors(numbers, wanted, random.permutation(held_out)), _errors(others, wanted, held_out)
-    return float(np.max((asked / np.maximum(at_random, 1e-12))[at_random <= COMPARABLE * at_random.min()]))
+    given = features, _truth_of(targets[rows], schema), key[rows].astype(np.float64), group is not None
+    at_random, apart = _errors(*given, random.permutation(held_out)), _errors(*given, held_out)
+    return float(np.max((apart / np.maximum(at_random, 1e-12))[at_random <= COMPARABLE * at_random.min()]))
 
 
 def _numbers(column: Array) -> Doubles:
@@ -122,7 +124,7 @@ def _numbers(column: Array) -> Doubles:
     return np.where(np.isnan(column), np.median(present) if present.size else 0.0, column)
 
 
-def _wanted(targets: Doubles, schema: Schema) -> Doubles:
+def _truth_of(targets: Doubles, schema: Schema) -> Doubles:
     """Ranks of numbers ``[B, 1]``, or which class a row has ``[B, C]``, for the most frequent classes."""
     if schema.target.classes is None:
         return (np.argsort(np.argsort(targets, kind="stable"), kind="stable") / len(targets))[:, None]
@@ -130,15 +132,17 @@ def _wanted(targets: Doubles, schema: Schema) -> Doubles:
     return np.asarray(targets[:, None] == frequent, np.float64)
 
 
-def _errors(numbers: Columns, wanted: Doubles, held_out: Bools) -> Doubles:
-    """The root mean square errors of both regressions on the held-out rows, ``[2]``."""
-    from sklearn.ensemble import ExtraTreesRegressor
-    from sklearn.linear_model import Ridge
-
-    inputs = np.stack(list(numbers.values()), axis=1)
+def _errors(features: Columns, truth: Doubles, key: Doubles, grouped: bool, held_out: Bools) -> Doubles:
+    """The root mean square errors on held-out rows, ``[2]``: of a line, and with what it left of the nearest rows."""
+    inputs = np.stack([np.ones(len(truth)), *features.values()], axis=1)
     with np.errstate(all="ignore"):  # of numbers whose squares are too large
-        inputs = np.nan_to_num((inputs - inputs.mean(axis=0)) / inputs.std(axis=0), posinf=0.0, neginf=0.0)
-    wanted = wanted[:, 0] if wanted.shape[1] == 1 else wanted
-    models = Ridge(), ExtraTreesRegressor(30, min_samples_leaf=3, random_state=0)
-    told = [model.fit(inputs[~held_out], wanted[~held_out]).predict(inputs[held_out]) for model in models]
-    return np.array([np.sqrt(((each - wanted[held_out]) ** 2).mean()) for each in told])
+        scaled = (inputs[:, 1:] - inputs[:, 1:].mean(axis=0)) / inputs[:, 1:].std(axis=0)
+    inputs[:, 1:] = np.nan_to_num(scaled, posinf=0.0, neginf=0.0)
+    learned, judged = inputs[~held_out], inputs[held_out]
+    weights = np.linalg.lstsq(learned, truth[~held_out], rcond=1e-6)[0]
+    left, line = truth[~held_out] - learned @ weights, judged @ weights
+    distances = np.abs(key[held_out, None] - key[~held_out])
+    nearest = np.argpartition(distances, min(NEIGHBOURS, distances.shape[1] - 1), axis=1)[:, :NEIGHBOURS]
+    near = np.ones(nearest.shape, bool) if not grouped else np.take_along_axis(distances, nearest, axis=1) == 0.0
+    beside = (left[nearest] * near[..., None]).sum(axis=1) / np.maximum(near.sum(axis=1, keepdims=True), 1)
+    return np.array([np.sqrt(np.square(each - truth[held_out]).mean()) for each in (line, line + beside)])
