@@ -69,7 +69,7 @@ def test_the_training_says_what_it_has_read(trained: Path) -> None:
     assert any("read as Latin-1" in note for note in data["notes"])
     said = (trained / "said.txt").read_text()
     assert said.startswith("sales.csv.gz: 120 rows, 5 columns")
-    assert "df.to_csv() writes: dropped" in said
+    assert "as the index of df.to_csv(): dropped" in said
 
 
 @pytest.mark.parametrize("words", [("predict",), ("evaluate", "--json")])
