@@ -62,6 +62,7 @@ NUMPYRO = ("numpyro", (NUMPY, "jax==0.10.2", "numpyro==0.22.0"))
 TORCH_BNN = ("bayesian-torch==0.5.0", "torchbnn==1.2", "posteriors==0.1.3", "torchopt==0.7.3")
 TORCH_LIBRARIES = ("torch_libraries", (NUMPY, TORCH, *TORCH_BNN))
 PYTABKIT = (NUMPY, SKLEARN, TORCH, "pytorch-lightning==2.6.6", "pytabkit==1.7.3")
+BDE = ("bde", (NUMPY, SKLEARN, "jax==0.10.2", "sklearn-contrib-bde==1.0.2"))
 SCIKIT_LEARN = ("scikit_learn", (NUMPY, SKLEARN))
 PROBMETRICS = (NUMPY, SKLEARN, TORCH, "numba==0.68.1", "betacal==1.1.0", "probmetrics==1.3.0")
 CALIBRATOR = Peer("calibration", "probmetrics", "probmetrics", "probmetrics", PROBMETRICS)
@@ -83,6 +84,7 @@ PEERS = (
     Peer("table", "histogram-boosting", "HistGradientBoosting, conformal", packages=SCIKIT_LEARN[1]),
     Peer("table", "gaussian-process", "exact GP, ARD RBF", *SCIKIT_LEARN, most_rows=2000),
     Peer("table", "deep-ensemble", "deep ensemble, 5 of 2 x 128", "deep_ensemble", (NUMPY, TORCH)),
+    Peer("table", "bde", "Bayesian deep ensemble (bde)", *BDE, most_rows=2000),
     Peer("table", "diffgbm", "DiffGBM", packages=(NUMPY, SKLEARN, "lightgbm==4.7.0", "diffgbm==0.1.2")),
     Peer("table", "realmlp", "RealMLP, quantiles", packages=PYTABKIT),
     Peer("table", "tabm", "TabM, quantiles", packages=PYTABKIT),
