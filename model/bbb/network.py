@@ -212,6 +212,7 @@ class BayesianNetwork(nn.Module):
             end = len(groups) - architecture.outputs
             groups[end - architecture.inputs * architecture.outputs : end] = len(means)
         if feature_of_input and architecture.hidden:
+            # Below 0, so that they are none of the others; then all are numbered from 0.
             groups[: self._sizes[0]] = -1 - torch.tensor(feature_of_input).repeat_interleave(architecture.hidden[0])
             groups = torch.unique(groups, return_inverse=True)[1]
         self.register_buffer("groups", groups, persistent=False)

@@ -65,7 +65,7 @@ class Bands(RowArrays):
     @classmethod
     def around(cls, mean: Doubles, std: Doubles, ends: Doubles, crps: Doubles, pit: Doubles, inside: Bools) -> Bands:
         """Bands with these ends ``[n, 8]``, in the target's unit, around means ``[n]``."""
-        divisor = np.maximum(std, np.finfo(np.float64).tiny)  # a row that is surely at a cap has no variance
+        divisor = np.maximum(std, LEAST)  # a row that is surely at a cap has no variance
         return cls(std, crps, pit, inside, ((ends - mean[:, None]) / divisor[:, None]).astype(np.float32))
 
     @property

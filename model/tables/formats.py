@@ -163,12 +163,15 @@ def _parted_by_blanks(text: pa.Buffer) -> pa.Buffer | None:
 
     The first line may have one less, as R writes it. A quoted text is a word.
     """
-    lines = [re.findall(rb'(?:"[^"]*"|[^\s"])+', line) for line in text.to_pybytes().splitlines()]
-    first, *others = filter(None, lines)
-    widths = set(map(len, others))
-    if len(widths) != 1 or len(first) < 2 or len(first) not in (max(widths), max(widths) - 1):
+    lines = filter(None, (re.findall(rb'(?:"[^"]*"|[^\s"])+', line) for line in text.to_pybytes().splitlines()))
+    first = next(lines, [])
+    if len(first) < 2:
         return None
-    return pa.py_buffer(b"\n".join(map(b"\t".join, lines)))
+    others = list(lines)
+    widths = set(map(len, others))
+    if len(widths) != 1 or len(first) not in (max(widths), max(widths) - 1):
+        return None
+    return pa.py_buffer(b"\n".join(map(b"\t".join, [first, *others])))
 
 
 def unnamed(count: int) -> list[str]:

@@ -213,6 +213,7 @@ def test_kinds_and_options_of_a_toml_file_are_read(tmp_path: Path) -> None:
     assert "a       categorical" in said
     assert "numeric (target)" in said
     assert "left out 'b': ignored" in said
+    assert "the target 'a' has 2 classes" in inspected(tmp_path, text, "--config", config, "--target", "a")
     config.write_text('[columns.a]\nkind = "categorical"\n')
     assert "a       categorical" in inspected(tmp_path, text, "--config", config)
 

@@ -15,7 +15,7 @@ import typer
 
 from murho.cli.grammar import FILES, complete_columns, declare
 from murho.cli.shared import JsonOption, named, naming, print_json, print_lines
-from murho.cli.train import option_parameters, option_values, read_config
+from murho.cli.train import OF_FILES, option_parameters, option_values, read_config
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 from murho.model.training.options import make_options
 
@@ -37,8 +37,8 @@ def inspect(
 ) -> None:
     """Say how the columns of a file are read, what is left out, and what is odd."""
     values = {} if config is None else read_config(config)
-    target, _ = target or values.pop("target", None), values.pop("name", None)
-    options = make_options(values | option_values(given))
+    of_file = {name: values.pop(name, None) for name in OF_FILES}
+    target, options = target or of_file["target"], make_options(values | option_values(given))
     from murho.model.tables.data_report import describe_columns, report_lines
     from murho.model.tables.files import read_table
     from murho.model.training.prepared_table import prepare_table, reading_hints

@@ -16,7 +16,7 @@ ROWS = 400
 DAYS = np.datetime64("2020-01-01", "D") + np.arange(ROWS)
 
 
-def said(table: dict[str, Any], **options: Any) -> list[str]:
+def sentences_about(table: dict[str, Any], **options: Any) -> list[str]:
     lines: list[str] = []
     learnable_rows(prepare_table(pa.table(table), "y", make_options(options)), lines.append)
     return [line for line in lines if "a quick check errs" in line]
@@ -26,12 +26,12 @@ def said(table: dict[str, Any], **options: Any) -> list[str]:
 def test_rows_that_tell_of_the_next_ones_in_time_are_said_and_others_are_not(seed: int) -> None:
     noise = np.random.default_rng(seed).normal(size=(3, ROWS))
     walk = {"day": DAYS, "x": noise[0], "y": noise[1].cumsum()}
-    (line,) = said(walk)
+    (line,) = sentences_about(walk)
     assert line.startswith("rows are dated by 'day': a quick check errs ")
     assert line.endswith("if you ask for later rows, give --time day")
-    assert not said(walk, time="day")
-    assert not said({**walk, "y": noise[0] + noise[2]})
-    assert not said({**walk, "y": 0.01 * np.arange(ROWS) + noise[2]})  # a line goes on
+    assert not sentences_about(walk, time="day")
+    assert not sentences_about({**walk, "y": noise[0] + noise[2]})
+    assert not sentences_about({**walk, "y": 0.01 * np.arange(ROWS) + noise[2]})  # a line goes on
 
 
 def test_rows_of_one_patient_are_said_to_tell_of_each_other() -> None:
@@ -39,11 +39,11 @@ def test_rows_of_one_patient_are_said_to_tell_of_each_other() -> None:
     patient = random.integers(0, 40, ROWS)
     x, noise, own = random.normal(size=ROWS), random.normal(size=ROWS), random.normal(size=(2, 40))
     table = {"patient_id": patient, "age": own[0][patient], "x": x, "y": x + own[1][patient] + 0.4 * noise}
-    (line,) = said(table)
+    (line,) = sentences_about(table)
     assert line.startswith("'patient_id' repeats: a quick check errs ")
     assert line.endswith("give --group patient_id")
-    assert not said(table, group=["patient_id"])
-    assert not said({**table, "y": x + noise})
-    assert not said({"visit_id": [[1]] * ROWS, "x": x, "y": x + noise})
+    assert not sentences_about(table, group=["patient_id"])
+    assert not sentences_about({**table, "y": x + noise})
+    assert not sentences_about({"visit_id": [[1]] * ROWS, "x": x, "y": x + noise})
     kinds = np.where(table["y"] > 0.0, "high", "low")
-    assert "patient_id" in said({**table, "y": kinds})[0]
+    assert "patient_id" in sentences_about({**table, "y": kinds})[0]

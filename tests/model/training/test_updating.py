@@ -213,7 +213,7 @@ def test_one_row_more_changes_the_answers_little(old: Posterior, count: int) -> 
     assert float(np.abs(more.mean - fewer.mean).mean() / present(fewer.std).mean()) < 0.1
     widths = [float(np.ptp(present(answer.percentiles), axis=1).mean()) for answer in answers]
     assert widths[1] == pytest.approx(widths[0], rel=0.06)
-    assert moved[1] == pytest.approx(moved[0], rel=0.5, abs=0.5)  # nats; the tenth row begins the cross-fitting
+    assert moved[1] == pytest.approx(moved[0], rel=0.5, abs=0.4)  # nats; the tenth row begins the cross-fitting
 
 
 def test_schema_encoding_standardisation_and_the_original_prior_stay_and_updates_add_up(old: Posterior) -> None:

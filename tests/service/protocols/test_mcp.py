@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.service.protocols.support import NUMBERS
 from tests.service.support import AppClient, FakeModel, make_client, pointers
 
 pytest.importorskip("mcp")
@@ -26,6 +29,18 @@ def test_messages_are_bounded_and_not_echoed(client: AppClient) -> None:
         assert answer.status_code == 200
         assert len(answer.content) < 2_000
     assert pointers(called(client, "list_models", more="x" * 300_000), 413) == []
+
+
+def test_texts_of_a_table_do_not_control_what_an_agent_shows() -> None:
+    name = "weight\u202egk\x9b"
+    schema = replace(NUMBERS, features=(replace(NUMBERS.features[0], name=name), *NUMBERS.features[1:]))
+    with make_client(FakeModel("numbers", schema=schema)) as client:
+        result = called(client, "describe_model", model="numbers").json()["result"]
+    text = result["content"][0]["text"]
+    assert r"weight\u202egk\u009b" in text
+    assert not {"\u202e", "\x9b"} & set(text)
+    assert json.loads(text) == result["structuredContent"]
+    assert result["structuredContent"]["features"][0]["name"] == name  # exact: the agent sends it back
 
 
 def test_messages_are_charged() -> None:
