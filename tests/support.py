@@ -20,8 +20,8 @@ import pytest
 from filelock import FileLock
 
 from murho import command_line
+from murho.cli.output_files import csv_writer, parquet_writer
 from murho.model.checkpoint.checkpoint import SEAL, sealed
-from murho.model.tables.writers import csv_writer, parquet_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

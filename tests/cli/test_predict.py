@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from murho_client import Client
 
+from murho.cli import output_files
 from murho.cli.predict import predict, require_fitting
 from murho.cli.service_scorer import ServiceScorer, connect
 from murho.model.checkpoint.checkpoint import FACTS_FILE
@@ -24,7 +25,7 @@ from murho.model.errors import CheckpointError, OptionError, TableError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python import table_scoring
 from murho.model.python.table_scoring import score_blocks, stored_schema
-from murho.model.tables import formats, writers
+from murho.model.tables import formats
 from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import present
@@ -120,7 +121,7 @@ def test_an_error_in_a_late_row_leaves_no_parquet_file_and_rows_before_it_on_std
     with pytest.raises(TableError, match=f"row {rows + 1}: the cell is missing"):
         predict(rents, "rents", str(CHECKPOINTS), samples=8)
     assert capsys.readouterr().out.splitlines() == whole
-    monkeypatch.setattr(writers, "ROWS_PER_GROUP", 1)
+    monkeypatch.setattr(output_files, "ROWS_PER_GROUP", 1)
     with pytest.raises(TableError, match=f"row {rows + 1}: the cell is missing"):
         predict(rents, "rents", str(CHECKPOINTS), samples=8, output=tmp_path / "scored.parquet")
     assert list(tmp_path.iterdir()) == [rents]

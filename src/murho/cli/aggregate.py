@@ -118,7 +118,7 @@ def _write_csv(
     import numpy as np
     import pyarrow as pa
 
-    from murho.model.tables.writers import csv_writer
+    from murho.cli.output_files import csv_writer
 
     kinds = 1 if classes is None else len(classes)
     columns: dict[str, Any] = {

@@ -66,7 +66,7 @@ def explain(
 
     import pyarrow as pa
 
-    from murho.model.tables.writers import csv_writer
+    from murho.cli.output_files import csv_writer
 
     options = PredictOptions(samples, percentiles=(), seed=seed, calibrated=not raw and label_next is None)
     posterior = load_posterior(directory, device)

@@ -23,8 +23,8 @@ def export(
 ) -> None:
     """Export a model of a number to ONNX: mean, std and percentiles of rows like the training rows."""
     levels = prediction_options(percentiles, None, raw=False).percentiles
+    from murho.cli.output_files import naming_failures
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.tables.writers import naming_failures
 
     if find_spec("onnx") is None:
         raise OptionError("murho export needs the extra: pip install 'murho[onnx]'")

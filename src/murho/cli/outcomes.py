@@ -185,8 +185,8 @@ def _export(store: Store, name: str, output: Path) -> int:
     import numpy as np
     import pyarrow as pa
 
+    from murho.cli.output_files import ROWS_PER_GROUP, parquet_writer
     from murho.model.evaluation.recorded import LEVELS
-    from murho.model.tables.writers import ROWS_PER_GROUP, parquet_writer
 
     facts, rows = _facts(store, name), 0
     classes = next(iter(facts.values())).classes

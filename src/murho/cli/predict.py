@@ -127,10 +127,10 @@ def predict(
         require_fitting(schema, given)
     table = open_rows(data, directory, form, labelled=False)
 
+    from murho.cli.output_files import csv_writer, parquet_writer
     from murho.model.predictive.compiled_engine import engine_worth
     from murho.model.progress import advancing, ignore_rows
     from murho.model.python.table_scoring import beside, lists_as_text, score_block, score_blocks
-    from murho.model.tables.writers import csv_writer, parquet_writer
 
     worth = engine_worth(table.num_rows, samples)
     unlike, imputed, cut, done = 0, 0, False, 0

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from murho.cli import output_files
+from murho.cli.output_files import csv_writer, parquet_writer
 from murho.model.errors import TableError
-from murho.model.tables import writers
-from murho.model.tables.writers import csv_writer, parquet_writer
 from tests.support import write_table
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ NESTED = pa.table({"a": [0.1, None, 3.0, 1e300], "b": ["x", "", None, "ü"], "c"
 def test_groups_are_written_while_rows_come_and_a_text_may_come_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writers, "ROWS_PER_GROUP", 3)
+    monkeypatch.setattr(output_files, "ROWS_PER_GROUP", 3)
     path, late = tmp_path / "groups.parquet", [None, None, None, "late"]
     with parquet_writer(path) as write:
         for start in range(4):
@@ -63,7 +63,7 @@ def _fails(writer: AbstractContextManager[Callable[[pa.Table], object]], *tables
 def test_an_error_leaves_the_old_file_and_nothing_else(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writers, "ROWS_PER_GROUP", rows)
+    monkeypatch.setattr(output_files, "ROWS_PER_GROUP", rows)
     for name, writer, other, said in (
         ("table.csv", csv_writer, [pa.table({"a": [[1]]})], r"write \.parquet instead"),
         ("table.parquet", parquet_writer, [pa.table({"a": [1]}), pa.table({"a": ["x"]})], r"table\.parquet"),
