@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def listed(names: Sequence[object], most: int = 10) -> str:
-    """``'a', 'b', …``: the first of some names, for a message."""
-    return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
+    """``'a', 'b' and 3 more``: the first of some names, for a message."""
+    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 _CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ufeff]")

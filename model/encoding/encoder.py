@@ -44,7 +44,7 @@ from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
 from murho.model.json_validation import MisfitError, NotNegative, Share, Stored, one_of, read_as
-from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, count_rows, is_missing
+from murho.model.tables.schema import NEAR, Columns, FeatureKind, Schema, UnfamiliarValue, count_rows, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,7 +203,7 @@ class Encoded:
         unlike: Whether each row is unlike the training rows, all its copies, or has a category unseen in training,
             ``[B]``. Without a distribution of the features these are the rows beyond.
         extrapolation: Whether each row is unlike the training rows, or a number or date of it lies far outside its
-            training range (`model.tables.schema.Feature.far_outside`), ``[B]``.
+            training range (`model.tables.schema.Feature.outside`), ``[B]``.
         told: Whether there is something to tell of each row (`Encoder.unlike_values`), ``[B]``: it extrapolates, has
             imputed cells, or a category that is unseen though it counts as one of the rare ones of training.
         distances: Those of the rows to tell of, in order; None if there is none, without a distribution of the
@@ -478,7 +478,7 @@ class Encoder(Stored):
         if (rows := np.flatnonzero(beyond & ~unlike)).size:
             for feature in self.schema.features:
                 if feature.kind is not FeatureKind.CATEGORICAL:
-                    tile.extrapolation[rows] |= feature.far_outside(cells[feature.name][rows])
+                    tile.extrapolation[rows] |= feature.outside(cells[feature.name][rows], NEAR)
         told |= tile.extrapolation
         return None if measured is None or not told.any() else measured[told]
 

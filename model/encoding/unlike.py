@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from murho.model.json_validation import Matrix, Positive, Stored, Vector
-from murho.model.tables.schema import Columns, FeatureKind, Schema, UnfamiliarValue, is_missing, with_unit
+from murho.model.tables.schema import NEAR, Columns, FeatureKind, Schema, UnfamiliarValue, is_missing, with_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -356,7 +356,7 @@ def unlike_values(distances: Distances | None, schema: Schema, columns: Columns)
     for value in schema.outside(columns):
         feature, row = features[value.feature], value.row
         named = distances is None or distances.unlike[row] or feature.kind is FeatureKind.CATEGORICAL
-        if named or feature.far_outside(columns[feature.name][row : row + 1]).any():
+        if named or feature.outside(columns[feature.name][row : row + 1], NEAR).any():
             messages[row, feature.name] = value.message
     for row in schema.incomplete(columns).tolist():
         for name, feature in features.items():

@@ -45,7 +45,7 @@ from murho.model.python.interface import warn_of_left_out, with_declared_kinds
 from murho.model.python.progress import TerminalReporter
 from murho.model.runtime import resolve_device
 from murho.model.tables.cells import as_text
-from murho.model.tables.files import is_frame, table_from_frame, table_from_matrix, target_name
+from murho.model.tables.files import is_frame, table_from_frame
 from murho.model.tables.formats import unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
 from murho.model.training.candidates import Reporter
@@ -54,7 +54,7 @@ from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike
@@ -203,7 +203,8 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         least = 2 if reset else 1
         if not is_frame(X):
             rules = {"ensure_all_finite": "allow-nan", "ensure_min_samples": least}
-            return table_from_matrix(validate_data(self, X, reset=reset, **rules), self._names())
+            matrix = validate_data(self, X, reset=reset, **rules)
+            return pa.table(dict(zip(self._names(), matrix.T.astype(np.float64, "C"), strict=True)))
         rows, columns = X.shape
         if rows < least or not columns:
             found = f"{rows} sample(s) and {columns} feature(s)"
@@ -271,6 +272,15 @@ def _constructor(defaults: Mapping[str, Any]) -> Callable[..., None]:
     # scikit-learn and `help` read the parameters here.
     __init__.__signature__ = signature  # type: ignore[attr-defined]  # mypy knows no attributes of functions
     return __init__
+
+
+def target_name(y: Any, features: Sequence[str]) -> str:
+    """Return the name of a Series, or ``y`` without one; underscores are added while a feature has that name."""
+    name = getattr(y, "name", None)
+    name = name if isinstance(name, str) and name.strip() else "y"
+    while name in features:
+        name += "_"
+    return name
 
 
 def _plain(value: Any) -> Any:

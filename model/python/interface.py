@@ -31,7 +31,8 @@ from murho.model.python.progress import TerminalReporter
 from murho.model.python.table_scoring import check_options
 from murho.model.python.table_totals import added_up, answer_of
 from murho.model.runtime import resolve_device
-from murho.model.tables.files import declared_kinds, is_frame, read_table, table_from_frame
+from murho.model.tables.columns import plain, stored_kind
+from murho.model.tables.files import is_frame, read_table, table_from_frame
 from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.schema import FeatureKind, Schema
 from murho.model.tables.schema_inference import GROUPS, IGNORED, columns_from_table
@@ -64,6 +65,25 @@ def table_of(data: Any) -> pa.Table:
         )
     names = data.column_names if hasattr(data, "column_names") else data.columns
     return table_from_frame(data, [str(name) for name in names])
+
+
+def declared_kinds(table: pa.Table) -> dict[str, FeatureKind]:
+    """Return the kinds that follow from the Arrow types of a table's columns.
+
+    A numeric column stays numeric even if it numbers the rows, and a categorical column stays categorical even if its
+    categories are numbers. Text columns get no kind here, since text often holds dates and numbers: their kind is
+    inferred from the cells.
+
+    Returns:
+        Column → kind, for columns of numbers, truth values and categories only.
+    """
+    kinds = {}
+    for name, column in zip(table.column_names, table.slice(0, 0).columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            kinds[name] = FeatureKind.CATEGORICAL
+        elif (kind := stored_kind(plain(column, name))) in (FeatureKind.NUMERIC, FeatureKind.BOOLEAN):
+            kinds[name] = kind
+    return kinds
 
 
 def with_declared_kinds(options: TrainOptions, table: pa.Table, target: str | None = None) -> TrainOptions:

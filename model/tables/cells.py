@@ -125,11 +125,7 @@ def canonical_category(value: object) -> str:
             if not math.isfinite(value):
                 raise ValueError(f"{value} is not a category")
             # repr is the shortest exact text. Decimal writes 1e-07 out in full, as people do in files.
-            decimal = (
-                value
-                if isinstance(value, Decimal)
-                else Decimal(repr(value.item() if isinstance(value, np.generic) else value))
-            )
+            decimal = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
             return _canonical_text(format(decimal, "f"))
         case datetime():
             return format_date(days_of(value))

@@ -9,10 +9,9 @@ Arguments of `pyarrow.compute`, and numbers from it, are made from buffers here:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +77,6 @@ def _bitmap(present: Bools) -> pa.Buffer | None:
     return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
-_NO_NUMBER = pa.nulls(1, pa.float64())[0]
 _MINUS_ONE, _NAN = number_array(np.array([-1]))[0], number_array(np.array([np.nan]))[0]
 
 
@@ -106,16 +104,12 @@ def merged_numbers(cells: pa.ChunkedArray, numbers: Doubles) -> int:
     large = np.flatnonzero(np.abs(numbers) >= MOST_EXACT)
     if pa.types.is_floating(cells.type) or not large.size:
         return 0
-    found = cells.take(number_array(large))
-    if pa.types.is_integer(found.type):
-        exact: int = pc.count_distinct(found).as_py()
-    else:
-        exact = len(set(map(Decimal, distinct(found).values)))
-    return exact - len(np.unique(numbers[large]))
+    exact = set(map(Decimal, distinct(cells.take(number_array(large))).values))
+    return len(exact) - len(np.unique(numbers[large]))
 
 
-def integers(column: pa.Array) -> Ints:
-    """An array of integers as numpy has it, ``[B]``, -1 where a cell is missing."""
+def integers(column: pa.ChunkedArray | pa.Array) -> Ints:
+    """A column of integers as numpy has it, ``[B]``, -1 where a cell is missing."""
     return _numbers(pc.fill_null(pc.cast(column, pa.int64()), _MINUS_ONE), np.dtype(np.int64))
 
 
@@ -131,7 +125,7 @@ def rows_of(table: pa.Table, rows: Ints | None) -> pa.Table:
         table: The table.
         rows: Indices of rows, ``[B]``; None: all.
     """
-    if rows is None or (len(rows) == table.num_rows and bool((rows == np.arange(table.num_rows)).all())):
+    if rows is None or np.array_equal(rows, np.arange(table.num_rows)):
         return table
     return table.take(number_array(rows.astype(np.int64)))
 
@@ -148,8 +142,7 @@ MOST_EXACT = 2.0**53
 """Largest size up to which float64 has all whole numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Distinct:
+class Distinct(NamedTuple):
     """The distinct cells of a column.
 
     Attributes:
@@ -189,7 +182,7 @@ def plain(column: pa.ChunkedArray, name: str, words: frozenset[str] = MISSING_WO
         return pc.cast(column, pa.int64() if kind.precision <= _DIGITS_OF_INT64 else pa.large_string())
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
         column = pc.cast(column, pa.float64())
-        return pc.if_else(pc.is_nan(column), _NO_NUMBER, column)
+        return pc.if_else(pc.is_nan(column), pa.NULL, column)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _microseconds(column, name)
     if holds_durations(kind):
@@ -217,16 +210,14 @@ def trimmed(texts: pa.Array, words: frozenset[str] = frozenset()) -> pa.Array:
     short = texts.filter(pc.less_equal(pc.binary_length(texts), longest))
     if not pc.any(pc.is_in(short, marks), min_count=0).as_py():  # takes half the time
         return texts
-    return pc.if_else(pc.is_in(texts, marks), pa.nulls(1, texts.type)[0], texts)
+    return pc.if_else(pc.is_in(texts, marks), pa.NULL, texts)
 
 
 @lru_cache
 def _marks(words: frozenset[str], kind: pa.DataType) -> tuple[pa.Array, pa.Scalar]:
     """The texts for a missing cell, and the length of the longest one, in bytes."""
     marks = text_array(["", *sorted(words)])
-    return marks.cast(kind), pc.cast(
-        pc.max(pc.binary_length(marks)), pa.int64() if kind == pa.large_string() else pa.int32()
-    )
+    return marks.cast(kind), pc.max(pc.binary_length(marks))
 
 
 def holds_durations(kind: pa.DataType) -> bool:
@@ -259,14 +250,17 @@ def _microseconds(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 def stored_kind(column: pa.ChunkedArray) -> FeatureKind | None:
     """The kind of the cells of a column from `plain` as they are stored: text is categorical; None for other types."""
-    kind = column.type
-    if pa.types.is_large_string(kind) or pa.types.is_null(kind):
-        return FeatureKind.CATEGORICAL
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return FeatureKind.NUMERIC
-    if pa.types.is_boolean(kind):
-        return FeatureKind.BOOLEAN
-    return FeatureKind.DATE if pa.types.is_timestamp(kind) else None
+    return next((kind for holds, kind in _STORED.items() if holds(column.type)), None)
+
+
+_STORED = {
+    pa.types.is_large_string: FeatureKind.CATEGORICAL,
+    pa.types.is_null: FeatureKind.CATEGORICAL,
+    pa.types.is_integer: FeatureKind.NUMERIC,
+    pa.types.is_floating: FeatureKind.NUMERIC,
+    pa.types.is_boolean: FeatureKind.BOOLEAN,
+    pa.types.is_timestamp: FeatureKind.DATE,
+}
 
 
 def distinct(column: pa.ChunkedArray) -> Distinct:
@@ -306,7 +300,7 @@ def canonical_column(
     if pa.types.is_large_string(cells.type):
         sizes = pc.binary_length(cells)
         if (pc.max(sizes).as_py() or 0) > LONGEST_TEXT:
-            counts = floats(pc.cast(sizes, pa.float64()))
+            counts = integers(sizes)
             row = int(np.argmax(counts > LONGEST_TEXT)) + 1
             raise TableError(f"column {name!r}, row {row}: {explain_long_text(int(counts[row - 1]))}", row=row)
     return canonical_cells(cells, kind, name, reading, words)
@@ -322,8 +316,7 @@ def canonical_cells(
     """Convert a column from `plain` as `canonical_column` converts any column."""
     stored = stored_kind(cells)
     if cells.null_count == len(cells):
-        categorical = kind is FeatureKind.CATEGORICAL
-        return np.full(len(cells), None, object) if categorical else np.full(len(cells), np.nan)
+        return np.full(len(cells), None, object if kind is FeatureKind.CATEGORICAL else float)
     if stored is None:
         raise TableError(f"column {name!r}: cells of the type {cells.type!s:.60} can't be used")
     if kind is FeatureKind.CATEGORICAL:
@@ -332,7 +325,7 @@ def canonical_cells(
             text = canonical_category(cell)
             return None if text in words else text
 
-        return _parsed(cells, name, category, None, object)
+        return _parsed(cells, name, category, object)
     if kind is FeatureKind.NUMERIC:
         return without_codes(_read_numbers(cells, stored, name, reading), words)
     if kind is stored is FeatureKind.DATE:
@@ -365,7 +358,6 @@ def _parsed(
     cells: pa.ChunkedArray,
     name: str,
     parse: Callable[[Any], Any],
-    missing: float | None = np.nan,
     dtype: npt.DTypeLike = np.float64,
 ) -> Array:
     values = distinct(cells)
@@ -377,7 +369,5 @@ def _parsed(
             # Distinct cells come in the order of their first rows, so this is the first bad row.
             row = values.first_row(index)
             raise TableError(f"column {name!r}, row {row}: {error}", row=row) from error
-    # Code -1 selects the last entry.
-    lookup = np.empty(len(results) + 1, dtype=dtype)
-    lookup[:-1], lookup[-1] = results, missing
-    return lookup[values.codes]
+    # The code -1 of a missing cell selects the last entry, None, which is NaN among numbers.
+    return np.array([*results, None], dtype)[values.codes]

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _SEPARATORS = (",", ";", "\t", "|")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENCODING_HINT = "save it as UTF-8"
 _NUL = "it has a byte 0, as no text has: remove it, or give --file-encoding utf-16 if the file is UTF-16"
 LINES_OF_SAMPLE, _ROWS_OF_BLOCK = 20, 8_192
@@ -46,7 +45,7 @@ class Header(NamedTuple):
         names: Names of the columns, without blanks around them.
         first: Number of the line with the names, from 1: titles, ``sep=;`` and blank lines may come before it.
         lines: Lines before the rows.
-        size: Bytes of these lines.
+        size: Bytes before the rows.
     """
 
     separator: str
@@ -54,6 +53,11 @@ class Header(NamedTuple):
     first: int
     lines: int
     size: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of texts with these names."""
+        return pa.schema([(name, pa.string()) for name in self.names])
 
 
 def parse_csv(data: bytes, where: str, header: Header | None = None) -> pa.Table:
@@ -68,38 +72,26 @@ def parse_csv(data: bytes, where: str, header: Header | None = None) -> pa.Table
         TableError: The data are empty, aren't UTF-8, have ragged lines or a quote that isn't closed, or the header
             can't be read.
     """
-    names, rows = csv_rows(data, where, header)
-    schema = pa.schema([(str(place), pa.string()) for place in range(len(names))])
-    return pa.Table.from_batches(rows, schema).rename_columns(names)
+    header = header or read_header(data, where)
+    return pa.Table.from_batches(csv_rows(data, where, header), header.schema)
 
 
 def csv_rows(
     data: bytes | memoryview | pa.Buffer,
     where: str,
-    header: Header | None = None,
+    header: Header,
     *,
     skipped: int = 0,
     short: list[int] | None = None,
     block_bytes: int = _BLOCK_BYTES,
-) -> tuple[list[str], Iterator[pa.RecordBatch]]:
-    """The names of the columns, and the rows, a block at a time; there the columns are called by their numbers.
+) -> Iterator[pa.RecordBatch]:
+    """The rows, a block at a time.
 
     Takes and raises what `parse_csv` does. It also takes the lines of the source before the data, for messages, the
     most bytes of a block, which a row fits into, and a list that gets the numbers of the lines with fewer cells than
     the header: their last cells are empty. Without the list they are refused.
     """
-    text = _without_mark(pa.py_buffer(data))
-    header = header or read_header(text, where)
-    return header.names, _rows(text[header.size :], where, header, skipped + header.lines, short, block_bytes)
-
-
-def _without_mark(text: pa.Buffer) -> pa.Buffer:
-    return text[len(_BYTE_ORDER_MARK) :] if bytes(text[:3]) == _BYTE_ORDER_MARK else text
-
-
-def _rows(
-    text: pa.Buffer, where: str, header: Header, skipped: int, short: list[int] | None, block_bytes: int
-) -> Iterator[pa.RecordBatch]:
+    text, skipped = pa.py_buffer(data)[header.size :], skipped + header.lines
     names = [str(place) for place in range(len(header.names))]
     last = header.separator.join([_END, *[""] * (len(names) - 1)])
     lent = list[weakref.ref[object]]()
@@ -123,7 +115,7 @@ def _rows(
                 raise pa.ArrowInvalid("a quote isn't closed")
             columns = [trimmed(column) for column in block.slice(0, count).columns]
             read += count
-            yield pa.record_batch(columns, names=names)
+            yield pa.record_batch(columns, header.schema)
     except MemoryError:  # Arrow's is an ArrowException, too
         raise
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -143,7 +135,7 @@ def _rows(
             time.sleep(0.0002)
     rows = islice(_rows_by_line(text, where, header, skipped, short), read, None)
     while part := list(islice(rows, _ROWS_OF_BLOCK)):
-        yield pa.record_batch([trimmed(text_array(cells)) for cells in zip(*part, strict=True)], names=names)
+        yield pa.record_batch([trimmed(text_array(cells)) for cells in zip(*part, strict=True)], header.schema)
 
 
 class _Blocks(io.RawIOBase):
@@ -186,17 +178,16 @@ def read_header(data: bytes | pa.Buffer, where: str) -> Header:
     Raises:
         TableError: The file is empty or no text in UTF-8, or its header line can't be read.
     """
-    data = _without_mark(pa.py_buffer(data))
     sample = bytes(data[:_START_BYTES])
-    if not sample.strip():
-        raise TableError(f"{where} is empty: expected a header line with the column names, then one line a row")
-    if len(sample) < data.size:
+    if len(sample) < len(data):
         # The sample ends with a whole line: a cut line would look ragged.
-        sample = sample[: max(sample.rfind(b"\n"), sample.rfind(b"\r")) + 1] or data.to_pybytes()
+        sample = sample[: max(sample.rfind(b"\n"), sample.rfind(b"\r")) + 1] or bytes(data)
     try:
-        text = sample.decode()
+        text = sample.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _not_utf8(where, sample.count(b"\n", 0, error.start) + 1, error) from error
+    if not text.strip():
+        raise TableError(f"{where} is empty: expected a header line with the column names, then one line a row")
     if "\0" in text:
         raise TableError(f"{where}, line {text.count(chr(10), 0, text.index(chr(0))) + 1}: {_NUL}")
     lines = list(io.StringIO(text, newline=""))
@@ -217,7 +208,7 @@ def read_header(data: bytes | pa.Buffer, where: str) -> Header:
         agree = widths[0] == widths[-1] > 1
         rank = agree, -titles * agree, widths[len(widths) // 2]  # commas within texts may part all lines but the first
         if rank > best:
-            first, size = end - "".join(names).count("\n"), len("".join(lines[:end]).encode())
+            first, size = end - "".join(names).count("\n"), len(sample) - len("".join(lines[end:]).encode())
             best, found = rank, Header(separator, [composed(name.strip()) for name in names], first, end, size)
     if not found.names:
         raise TableError(f"{where}: the header line can't be read as CSV: check its quotes")
@@ -242,7 +233,9 @@ def _rows_by_line(
     text: pa.Buffer, where: str, header: Header, skipped: int, short: list[int] | None
 ) -> Iterator[list[str]]:
     """The rows by a slower reader, which counts lines and fills up short ones."""
-    reader = csv.reader(_short(line.decode() for line in io.BytesIO(text)), delimiter=header.separator, strict=True)
+    reader = csv.reader(
+        _short(line.decode("utf-8-sig") for line in io.BytesIO(text)), delimiter=header.separator, strict=True
+    )
     line, width = skipped + 1, len(header.names)
     try:
         for row in reader:

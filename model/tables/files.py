@@ -25,17 +25,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import OptionError, TableError, listed
 from murho.model.tables.cells import as_text
-from murho.model.tables.columns import plain, stored_kind
 from murho.model.tables.formats import READERS, UNIT, format_of, mapped, with_notes
-from murho.model.tables.overrides import AS_IT_IS, FeatureKind, FileForm, composed
+from murho.model.tables.overrides import AS_IT_IS, FileForm, composed
 from murho.model.tables.readings import is_missing_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from murho.model.arrays import Array
 
 STDIN = Path("-")
 _PACKED = (".gz", ".zip")
@@ -134,20 +131,20 @@ def _check_form(form: FileForm, found: str) -> None:
 def _with_own_names(table: pa.Table) -> pa.Table:
     """The table with ``x_2`` for a second column ``x``, with a note on them, and on names that may be a row's cells."""
     names, renamed, notes = list[str](), list[str](), list[str]()
-    for name in map(composed, table.column_names):
+    given = [*map(composed, table.column_names)]
+    for name in given:
         own, number = name, 2
         while name.strip() and own in names:
             own, number = f"{name}_{number}", number + 1
         names.append(own)
         renamed += [] if own == name else [own]
     if renamed:
-        more = f", … ({len(renamed)} columns)" if len(renamed) > _SHOWN else ""
-        notes.append(f"names that were there before get a number: {', '.join(map(repr, renamed[:_SHOWN]))}{more}")
-    pairs = zip(map(composed, table.column_names), table.columns, strict=True)
+        notes.append(f"names that were there before get a number: {listed(renamed, _SHOWN)}")
+    pairs = zip(given, table.columns, strict=True)
     cells = [name for name, column in pairs if _may_be_cell(name, _first_cells(column))]
     counted = all(map(str.isdigit, cells)) and cells == sorted(set(cells), key=int)  # as years are
     if len(cells) >= max(2, len(names) / 2) and not counted:
-        shown = ", ".join(map(repr, cells[:_SHOWN]))
+        shown = listed(cells, _SHOWN)
         notes.append(f"the names look like cells of their columns ({shown}): if they are a row, give --no-header")
     return with_notes(table.rename_columns(names).replace_schema_metadata(table.schema.metadata), notes)
 
@@ -225,21 +222,19 @@ def _unpacked(packed: gzip.GzipFile | IO[bytes]) -> pa.Buffer:
 
 def _member(path: Path) -> tuple[str, pa.Buffer, list[str]]:
     with zipfile.ZipFile(path) as archive:
-        names = [info.filename for info in archive.infolist() if not info.is_dir() and _visible(info.filename)]
+        names = [name for name in archive.namelist() if _HIDDEN.match(name) is None]
         tables = [name for name in names if name.lower().endswith(tuple(READERS))]
         if len(tables) != 1:
-            listed = ", ".join((tables or names)[:10]) or "it is empty"
-            raise TableError(f"{path} holds {len(tables)} tables ({listed}): unpack it, and give the one that is meant")
+            inside = listed(tables or names) or "it is empty"
+            raise TableError(f"{path} holds {len(tables)} tables ({inside}): unpack it, and give the one that is meant")
         with archive.open(tables[0]) as packed:
             data = _unpacked(packed)
     beside = f", beside {len(names) - 1} other files" if names[1:] else ""
     return tables[0].rpartition("/")[2], data, [f"read {tables[0]} in the archive{beside}"]
 
 
-def _visible(name: str) -> bool:
-    return not name.startswith("__MACOSX/") and not name.rpartition("/")[2].startswith(".")
-
-
+_HIDDEN = re.compile(r"__MACOSX/|(?:.*/)?(?:\.[^/]*)?$", re.DOTALL)
+"""Directories of an archive, which end with a slash, and files that begin with a point, or are those of a Mac."""
 PANDAS_INDEX = re.compile(r"__index_level_[0-9]+__")
 _NAME = "index"
 
@@ -271,13 +266,11 @@ def without_index(table: pa.Table) -> pa.Table:
 
 def _whole_numbers(column: pa.ChunkedArray) -> bool:
     """Whether all cells are there, are whole numbers, and differ."""
-    if column.null_count or len(column) == 0:
-        return False
     try:
         numbers = pc.cast(column, pa.int64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
-    return bool(pc.count_distinct(numbers).as_py() == len(column))
+    return bool(0 < len(column) == pc.count_distinct(numbers).as_py())
 
 
 def check_names(names: Sequence[str], where: str = "") -> None:
@@ -337,45 +330,6 @@ def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
                 "dates, texts or categories, one type a column"
             ) from error
     return pa.table(columns)
-
-
-def table_from_matrix(matrix: Array, names: Sequence[str]) -> pa.Table:
-    """Turn a numeric matrix into a table of float64; NaN is a missing cell.
-
-    Args:
-        matrix: ``[B, len(names)]``.
-        names: Names of the columns, in column order.
-    """
-    columns = np.ascontiguousarray(matrix.T, dtype=np.float64)
-    return pa.table({name: pa.array(column) for name, column in zip(names, columns, strict=True)})
-
-
-def declared_kinds(table: pa.Table) -> dict[str, FeatureKind]:
-    """Return the kinds that follow from the Arrow types of a table's columns.
-
-    A numeric column stays numeric even if it numbers the rows, and a categorical column stays categorical even if its
-    categories are numbers. Text columns get no kind here, since text often holds dates and numbers: their kind is
-    inferred from the cells.
-
-    Returns:
-        Column → kind, for columns of numbers, truth values and categories only.
-    """
-    kinds = {}
-    for name, column in zip(table.column_names, table.slice(0, 0).columns, strict=True):
-        if pa.types.is_dictionary(column.type):
-            kinds[name] = FeatureKind.CATEGORICAL
-        elif (kind := stored_kind(plain(column, name))) in (FeatureKind.NUMERIC, FeatureKind.BOOLEAN):
-            kinds[name] = kind
-    return kinds
-
-
-def target_name(y: Any, features: Sequence[str]) -> str:
-    """Return the name of a Series, or ``y`` without one; underscores are added while a feature has that name."""
-    name = getattr(y, "name", None)
-    name = name if isinstance(name, str) and name.strip() else "y"
-    while name in features:
-        name += "_"
-    return name
 
 
 def _categories(series: Any) -> pa.DictionaryArray:

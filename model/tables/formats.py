@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from murho.model.errors import OptionError, TableError, counted
+from murho.model.errors import OptionError, TableError, counted, listed
 from murho.model.tables.cells import as_text
 from murho.model.tables.csv_reader import LINES_OF_SAMPLE, count_titles, csv_rows, read_header
 
@@ -146,10 +146,9 @@ def _read_csv(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
         header = header._replace(names=unnamed(len(header.names)), first=1, lines=0, size=0)
     if header.first > 1:
         notes.append(f"the table begins at line {form.skip_lines + header.first}")
-    names, rows = csv_rows(text, where, header, skipped=form.skip_lines, short=short)
-    schema = pa.schema([(str(place), pa.string()) for place in range(len(names))])
+    rows = csv_rows(text, where, header, skipped=form.skip_lines, short=short)
     try:
-        table = _kept(schema, rows, text.size).rename_columns(names)
+        table = _kept(header.schema, rows, text.size)
     except TableError as error:
         raise TableError(f"{error}; if other lines come before the header line, give --skip-lines") from error
     if short:
@@ -190,26 +189,23 @@ def _read_json(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
         TableError: The data have another form; the message names line or row (from 1) and column.
     """
     text, notes = _to_utf8(data, form.encoding, where)
+    whole = text.to_pybytes().decode("utf-8-sig")
     try:
-        lines = text.to_pybytes().decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise TableError(f"{where}: not UTF-8 text: {error}") from error
-    try:
-        records = json.loads("\n".join(lines))
+        records = json.loads(whole)
     except (ValueError, RecursionError):  # several objects, or a mistake
-        numbered = enumerate(lines, start=1)
+        numbered = enumerate(whole.split("\n"), start=1)
         records = [_parse_json(line, f"{where}, line {number}") for number, line in numbered if line.strip()]
     if isinstance(records, dict):
         records, note = _records_of(records)
         notes += [note] if note else []
     if not isinstance(records, list):
-        raise TableError(f"{where}: expected a list of objects, one a row, found {_json_type(records)}")
+        raise TableError(f"{where}: expected a list of objects, one a row, found {records!r:.40}")
     if not records:
         raise TableError(f"{where} has no rows")
     names: dict[str, None] = {}
     for row, record in enumerate(records, start=1):
         if not isinstance(record, dict):
-            raise TableError(f"{where}, row {row}: expected an object, found {_json_type(record)}")
+            raise TableError(f"{where}, row {row}: expected an object, found {record!r:.40}")
         names |= dict.fromkeys(record)
     if not names:
         raise TableError(f"{where} has no columns: every object is empty")
@@ -240,11 +236,6 @@ def _parse_json(line: str, where: str) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise TableError(f"{where}: not valid JSON: {error}") from error
-
-
-def _json_type(value: object) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
-    return names.get(type(value), "a number")
 
 
 def column_of_cells(cells: list[Any]) -> pa.Array:
@@ -348,23 +339,21 @@ def _read_excel(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
         ) from error
     if not filled:
         raise TableError(f"{where}: no sheet has cells")
-    titles = ", ".join(repr(title) for title, _ in filled[:20])
+    titles = listed([title for title, _ in filled], 20)
     found = next((rows for _, rows in filled if rows), None)
     if found is None:
         raise OptionError(f"--sheet {form.sheet}: {where} has no such sheet with cells; there are {titles}")
     before = count_titles([row for _, row in found[:LINES_OF_SAMPLE]]) if form.header else 0
-    head, *body = (row for _, row in found[before:])
-    width = max(position + 1 for row in (head, *body) for position, cell in enumerate(row) if cell is not None)
-    names = ["" if name is None else str(name) for name in [*head, *[None] * width][:width]]
-    if not form.header:
-        names, body = unnamed(width), [head, *body]
-    columns = [
-        column_of_cells([row[position] if position < len(row) else None for row in body]) for position in range(width)
-    ]
+    columns = [list(cells) for cells in zip_longest(*(row for _, row in found[before:]))]
+    while not any(cell is not None for cell in columns[-1]):
+        columns.pop()
+    names = unnamed(len(columns))
+    if form.header:
+        names = ["" if (name := cells.pop(0)) is None else str(name) for cells in columns]
     notes = [f"the table begins at line {found[before][0]}"] if before else []
     if len(filled) > 1 and not form.sheet:
         notes.append(f"read the first of {len(filled)} sheets with cells: {titles}; --sheet takes another")
-    return with_notes(pa.Table.from_arrays(columns, names=names), notes)
+    return with_notes(pa.Table.from_arrays([*map(column_of_cells, columns)], names=names), notes)
 
 
 def _check_size(book: io.BytesIO, where: str) -> None:

@@ -32,10 +32,8 @@ from murho.model.tables.columns import (
     plain,
     plain_numbers,
     stored_kind,
-    text_array,
 )
 from murho.model.tables.readings import (
-    LOOKED_AT,
     MARK,
     NO_HINTS,
     ORDER,
@@ -50,15 +48,16 @@ from murho.model.tables.readings import (
     fitting_answers,
     is_missing_word,
     number_parts,
-    parts_of,
+    parsed,
     readings_of,
+    words_for,
 )
-from murho.model.tables.schema import FeatureKind, is_missing
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from murho.model.arrays import Array, Bools, Doubles, Places
+    from murho.model.arrays import Bools, Doubles, Places
 
 _ROWS_FOR_HINTS = 2_048
 """First rows of a table from which columns learn of each other."""
@@ -66,8 +65,8 @@ _ROWS_FOR_HINTS = 2_048
 
 def _given(texts: Collection[str], names: Collection[str]) -> tuple[tuple[str | None, str], ...]:
     """Words, each with its column, from texts such as ``unknown`` and ``Glucose=0``."""
-    parts = [(text.rpartition("="), text) for text in texts]
-    return tuple((column, word) if column in names else (None, text) for (column, _, word), text in parts)
+    parts = [(*text.rpartition("=")[::2], text) for text in texts]
+    return tuple((column, word) if column in names else (None, text) for column, word, text in parts)
 
 
 def hints_of_table(
@@ -92,16 +91,17 @@ def hints_of_table(
         skip: Columns that do not count.
     """
     rows = table.slice(0, _ROWS_FOR_HINTS)
-    proven = {MARK: set[str](), ORDER: set[str]()}
-    for name, column in zip(rows.column_names, rows.columns, strict=True):
-        if name in skip or not holds_text(column.type):
-            continue
-        texts = [text for text in distinct(plain(column, name)).values if not text.isdigit()]  # 12102020 proves nothing
-        for question, parse in ((MARK, number_parts), (ORDER, date_parts)):
-            answers, misfits = fitting_answers(parts_of(texts, parse), question)
-            proven[question] |= {answers[0]} if len(answers) == 1 and not misfits else set()
-    decided = {each: (answers.pop(), ", as in other columns") for each, answers in proven.items() if len(answers) == 1}
-    decided |= {question: (given, "") for question, given in ((MARK, decimal), (ORDER, date_order)) if given}
+    columns = [
+        [text for text in distinct(plain(column, name)).values if not text.isdigit()]  # 12102020 proves nothing
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+        if name not in skip and holds_text(column.type)
+    ]
+    decided: dict[str, tuple[str, str]] = {}
+    for question, parse, given in ((MARK, number_parts, decimal), (ORDER, date_parts, date_order)):
+        fits = [fitting_answers(parsed(texts, parse), question) for texts in columns]
+        proven = {answers[0] for answers, misfits in fits if len(answers) == 1 and not misfits}
+        if given or len(proven) == 1:
+            decided[question] = (given, "") if given else (proven.pop(), ", as in other columns")
     return ReadingHints(decided, pivot, _given(missing_value, table.column_names), _given(keep, table.column_names))
 
 
@@ -134,7 +134,7 @@ class Inference:
         remarks: What was decided about the reading without proof.
         range: Smallest and largest number, or date in days since 1970-01-01 UTC; None for categories.
         categories: The most frequent categories.
-        different: Number of different categories.
+        different: Number of different values.
     """
 
     kind: FeatureKind
@@ -175,42 +175,43 @@ def infer_column(
     cells = plain(column, name, hints.missing(name))
     stored = stored_kind(cells)
     if stored is None:
-        kind = declared or FeatureKind.CATEGORICAL
-        return Inference(
-            kind, cells.null_count, f"cells of the type {column.type!s:.60} can't be used", example_of(cells)
-        )
+        reason = f"cells of the type {column.type!s:.60} can't be used"
+        return Inference(declared or FeatureKind.CATEGORICAL, cells.null_count, reason, example_of(cells))
     kind, reading, note = _kind(cells, stored, name, declared, hints, codes=codes)
     if holds_durations(column.type) and kind is FeatureKind.NUMERIC:
         reading = NumberReading(unit="s")
     notes = [note] if note else []
+    values, counts, merged, ends, left_out = np.empty(0), Counter[str](), 0, None, None
     if kind is FeatureKind.CATEGORICAL:
-        whole = plain(column, name, frozenset())
-        values = canonical_cells(whole, kind, name, reading, hints.missing(name, categories=True))
-        notes += _of_words(whole, hints.missing(name, categories=True) - set(hints.words_for(name)))
+        texts = canonical_cells(plain(column, name, frozenset()), kind, name, words=frozenset())
+        counts = Counter(text or "" for text in texts)
+        words = hints.missing(name, categories=True).intersection(counts)
+        gone = {word: counts.pop(word) for word in [*counts] if word in words}
+        notes += _of_words(gone, words_for(name, hints.missing_words))
+        missing, different = sum(gone.values()), len(counts)
     else:
         values = canonical_cells(cells, kind, name, reading, hints.missing(name))
-    absent = is_missing(values)
-    present = values[~absent]
-    missing = int(absent.sum())
-    counts: Counter[str] = Counter(present.tolist() if kind is FeatureKind.CATEGORICAL else ())
-    left_out, ends = None, None
-    merged = merged_numbers(cells, values) if kind is FeatureKind.NUMERIC and reading is None else 0
-    if present.size == 0:  # texts such as "nan" are missing too
+        present = values[~np.isnan(values)]
+        missing, different = len(values) - len(present), len(np.unique(present))
+        ends = (float(present.min()), float(present.max())) if present.size else None
+        merged = merged_numbers(cells, values) if kind is FeatureKind.NUMERIC and reading is None else 0
+    if not different:  # texts such as "nan" are missing too
         left_out = "every cell is missing"
-    elif not missing and bool(np.all(present == present[0])):
+    elif different == 1 and not missing:
         left_out = (
             f"its {merged + 1:,} different whole numbers are equal {_TOO_LONG}" if merged else "every cell is the same"
         )
     elif declared is None and reading is None:
-        left_out = _identifies(present, counts, kind, name, complete=not missing, merged=merged)
+        if kind is FeatureKind.CATEGORICAL:
+            left_out = _hardly_repeats(counts)
+        elif kind is FeatureKind.NUMERIC:
+            left_out = _numbers_rows(values, different + merged, name)
         left_out = f"{left_out}; {_CODES}" if left_out and note == _CODES else left_out
-    if kind is not FeatureKind.CATEGORICAL and present.size:
-        ends = float(present.min()), float(present.max())
     if ends and left_out is None:
         notes += _of_odd_numbers(values, name, format_date if kind is FeatureKind.DATE else "{:.6g}".format)
         notes += [f"different whole numbers beyond 2^53 are equal {_TOO_LONG}"] if merged else []
     frequent = tuple(most for most, _ in counts.most_common(_FREQUENT))
-    return Inference(kind, missing, left_out, example_of(cells), reading, tuple(notes), ends, frequent, len(counts))
+    return Inference(kind, missing, left_out, example_of(cells), reading, tuple(notes), ends, frequent, different)
 
 
 _TOO_LONG = 'in the 16 digits that a number keeps: if they are names, declare kind = "categorical" in the TOML file'
@@ -219,8 +220,8 @@ _TOO_LONG = 'in the 16 digits that a number keeps: if they are names, declare ki
 def _of_odd_numbers(values: Doubles, name: str, written: Callable[[float], str]) -> Iterator[str]:
     """A number or day that may stand for a missing value, and those that may be slips."""
     code, far = suspected_code(values[~np.isnan(values)]), far_numbers(values)
-    odd = np.isin(np.arange(len(values)), far) | (values == code)
-    others = values[~odd & ~np.isnan(values)]
+    others = np.delete(values, far)
+    others = others[~np.isnan(others) & (others != code)]
     span = f"all others lie from {written(others.min())} to {written(others.max())}" if len(others) else ""
     if code is not None:
         option = f"--missing-value {shlex.quote(f'{name}={written(code)}')}, or {written(code)} for all columns"
@@ -231,18 +232,12 @@ def _of_odd_numbers(values: Doubles, name: str, written: Callable[[float], str])
         yield f"row {row + 1}: {written(values[row])} is far out, {span}; {advice}"
 
 
-def _of_words(cells: pa.ChunkedArray, words: frozenset[str]) -> Iterator[str]:
-    """The words that are read as missing categories, each with its count."""
-    if not pa.types.is_large_string(cells.type):
-        return
-    doubtful = sorted(word for word in words if word.lower() not in ("nan", "-nan", "<na>", "#n/a"))
-    read = pc.is_in(cells, text_array(doubtful).cast(pa.large_string()))
-    if not pc.any(read).as_py():  # a column without cells would have Arrow import pandas
-        return
-    found = distinct(cells.filter(read))
-    for word, count in zip(found.values, found.counts().tolist(), strict=True):
-        keep = f"--keep {shlex.quote(word)}"
-        yield f"{word!r}, {counted(count, 'cell')}, is read as a missing value; if it is a category, give {keep}"
+def _of_words(gone: Mapping[str, int], given: Collection[str]) -> Iterator[str]:
+    """The words, with counts, that are read as missing categories, but for those that the user has given."""
+    for word, count in gone.items():
+        if word not in given and word.lower() not in ("", "nan", "-nan", "<na>", "#n/a"):
+            keep = f"--keep {shlex.quote(word)}"
+            yield f"{word!r}, {counted(count, 'cell')}, is read as a missing value; if it is a category, give {keep}"
 
 
 MOST_MISFITS = 50
@@ -259,11 +254,16 @@ def misfits_of(column: pa.ChunkedArray, name: str, hints: ReadingHints) -> Mappi
 
 
 def infer_feature(
-    column: pa.ChunkedArray, name: str, declared: FeatureKind | None, hints: ReadingHints
+    column: pa.ChunkedArray,
+    name: str,
+    declared: FeatureKind | None,
+    hints: ReadingHints,
+    left_out: str | None = None,
 ) -> tuple[Inference, ReadingHints]:
     """What a feature's cells tell; a few texts among its numbers or dates become words for a missing cell.
 
-    A column that can't be read is no feature, and the reason says how it could be one.
+    A column that can't be read is no feature, and the reason says how it could be one. If there is a reason to leave
+    the column out, the kind of its cells isn't looked at.
 
     Returns:
         What they tell, and the hints with these words.
@@ -271,6 +271,9 @@ def infer_feature(
     Raises:
         TableError: A cell does not fit the declared kind.
     """
+    if left_out is not None:
+        cells = plain(column, name, hints.missing(name))
+        return Inference(FeatureKind.CATEGORICAL, cells.null_count, left_out, example_of(cells)), hints
     try:
         return infer_column(column, name, declared, hints, codes=True), hints
     except TableError as error:
@@ -294,12 +297,12 @@ def infer_feature(
 
 def example_of(cells: pa.ChunkedArray) -> str | None:
     """The first cell that is there, as text, cut to some characters."""
-    present = next((chunk for chunk in cells.chunks if chunk.null_count < len(chunk)), None)
-    if present is None:
-        return None
-    cell = pc.drop_null(present)[0].as_py()
-    text = f"{cell:.12g}" if isinstance(cell, float) else str(cell)
-    return text if len(text) <= _LONGEST_EXAMPLE else f"{text[: _LONGEST_EXAMPLE - 1]}…"
+    for chunk in cells.chunks:
+        if chunk.null_count < len(chunk):
+            cell = pc.drop_null(chunk)[0].as_py()
+            text = f"{cell:.12g}" if isinstance(cell, float) else str(cell)
+            return text if len(text) <= _LONGEST_EXAMPLE else f"{text[: _LONGEST_EXAMPLE - 1]}…"
+    return None
 
 
 def _kind(
@@ -312,10 +315,11 @@ def _kind(
     codes: bool,
 ) -> tuple[FeatureKind, Reading | None, str]:
     """Kind, reading and the note on the reading."""
-    not_read = declared in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN) or cells.null_count == len(cells)
+    if declared in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN) or cells.null_count == len(cells):
+        return declared or stored, None, ""
     numbered = declared is None and _NAMES_OF_IDENTIFIERS.search(name) is not None
-    may_be_days = not not_read and not numbered and declared in (None, FeatureKind.DATE) and stored in _OF_DIGITS
-    if may_be_days and (days := _days_in_digits(cells)) is not None:
+    digits = stored in (FeatureKind.CATEGORICAL, FeatureKind.NUMERIC) and declared is not FeatureKind.NUMERIC
+    if digits and not numbered and (days := _days_in_digits(cells)) is not None:
         orders = set.intersection(*(set(each.values) for each in map(date_parts, days.values) if each))
         # The cells alone prove nothing: customers numbered from 13012000, say, are all days, too.
         named = _NAMES_OF_DATES.search(name) is not None
@@ -323,7 +327,7 @@ def _kind(
             return _text_kind(days, name, FeatureKind.DATE, hints)
         if orders and (named or len(days.values) > _IDENTIFIER_VALUES):
             return FeatureKind.NUMERIC, None, _MAY_BE_DAYS + (_OPEN_ORDER if len(orders) > 1 else "")
-    if not_read or stored is not FeatureKind.CATEGORICAL:
+    if stored is not FeatureKind.CATEGORICAL:
         return declared or stored, None, ""
     if declared is FeatureKind.DATE or plain_numbers(cells) is None:  # a date such as 20201231
         return _text_kind(distinct(cells), name, declared, hints)
@@ -352,16 +356,16 @@ _NAMES_OF_DATES = re.compile(
 )
 _MAY_BE_DAYS = 'these may be dates: if so, declare kind = "date" in the TOML file'
 _OPEN_ORDER = ", and give --date-order"
-_OF_DIGITS = (FeatureKind.CATEGORICAL, FeatureKind.NUMERIC)
 _LEAST_DAY, _MOST_DAY = 1_011_800, 31_129_999
 
 
 def _days_in_digits(cells: pa.ChunkedArray) -> Distinct | None:
     """The distinct cells as texts if all are days written as numbers, such as 10142018; None if one is not."""
     numbers = plain_numbers(cells)
-    if numbers is None or np.fmin.reduce(numbers) < _LEAST_DAY or np.fmax.reduce(numbers) > _MOST_DAY:
+    if numbers is None:
         return None
-    if (numbers % 1.0 > 0.0).any():
+    present = numbers[~np.isnan(numbers)]
+    if not ((present >= _LEAST_DAY) & (present <= _MOST_DAY)).all() or (present % 1.0 > 0.0).any():
         return None
     texts = cells if holds_text(cells.type) else pc.cast(pc.cast(cells, pa.int64()), pa.large_string())
     days = distinct(texts)
@@ -375,13 +379,14 @@ def _text_kind(
         return FeatureKind.BOOLEAN, None, ""
     texts, counts = values.values, values.counts()
     words = int(counts[[is_missing_word(text) for text in texts]].sum())
-    best: tuple[float, Bools, str, Reading | None] = (0.0, np.ones(0, np.bool_), "", None)
+    best: tuple[float, Bools, Reading | None] = 0.0, np.ones(0, np.bool_), None
     readings = readings_of(texts, name, hints) if words <= _MOST_WORDS * int(counts.sum()) else ()
     for reading, note in chain([(None, "")], readings):
         kind = FeatureKind.NUMERIC if isinstance(reading, NumberReading) else FeatureKind.DATE
         if declared not in (None, kind):
             continue
-        fitting = _fitting(texts, parse_date if reading is None else reading.parse)
+        meant = parsed(texts, parse_date if reading is None else reading.parse)
+        fitting = np.array([text in meant for text in texts])
         if fitting.all():
             notes = [note, *(_of_dates(texts, reading) if kind is FeatureKind.DATE else ())]
             if reading and words:
@@ -391,13 +396,14 @@ def _text_kind(
         mostly = _MOSTLY if reading in (None, NumberReading()) else _ALMOST_ALL
         is_sign = len(fitting) - fitting.sum() <= _MOST_SIGNS and fitting.sum() > _IDENTIFIER_VALUES
         if share > best[0] and (declared is not None or share >= mostly or is_sign):
-            best = (share, fitting, "dates" if reading is None else reading.describe(), reading)
-    share, fitting, what, reading = best
+            best = share, fitting, reading
+    share, fitting, reading = best
     if declared is not None:
         return declared, reading, ""  # the first cell that does not fit will be named, as the reading expects it
     if share:
         misfits = [(texts[place], int(counts[place])) for place in np.flatnonzero(~fitting)]
         row, word = values.first_row(int(np.argmin(fitting))), misfits[0][0]
+        what = "dates" if reading is None else reading.describe()
         raise TableError(
             f"column {name!r}, row {row}: {word!r} among {what} ({int(100 * share)} % of the cells are {what}): if it "
             f"stands for a missing value, give --missing-value {shlex.quote(f'{name}={word}')}; if it is a mistake, "
@@ -430,42 +436,26 @@ def _of_dates(texts: list[str], reading: Reading | None) -> Iterator[str]:
             )
 
 
-def _fitting(texts: list[str], parse: Callable[[str], float]) -> Bools:
-    """Which of the distinct texts can be parsed; none of them if none of a few can."""
-    if not any(_parses(parse, text) for text in texts[:: max(1, len(texts) // LOOKED_AT)]):
-        return np.zeros(len(texts), dtype=bool)
-    return np.array([_parses(parse, text) for text in texts], dtype=bool)
-
-
-def _parses(parse: Callable[[str], float], text: str) -> bool:
-    try:
-        parse(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _identifies(
-    present: Array, counts: Counter[str], kind: FeatureKind, name: str, *, complete: bool, merged: int
-) -> str | None:
-    """Why the present cells only identify their rows: mostly distinct texts, or integers that number them.
-
-    ``merged`` of the integers are equal to others only as float64.
-    """
-    count, different = present.size, len(counts)
-    if kind is FeatureKind.CATEGORICAL:
-        if different <= _IDENTIFIER_VALUES or different <= count / 2:
-            return None
-        if 2 * sum(_WITH_UNIT.fullmatch(text) is not None for text in present.tolist()) > count:
-            return "it holds numbers with a unit: write the numbers alone to use it"
-        if different == count:
-            return f"it identifies rows: its {count:,} texts are all different"
-        return f"its texts hardly repeat: {different:,} of {count:,} are different"
-    whole = kind is FeatureKind.NUMERIC and bool(np.all(present == np.floor(present)))
-    if not whole or count <= _IDENTIFIER_VALUES or len(np.unique(present)) + merged < count:
+def _hardly_repeats(counts: Counter[str]) -> str | None:
+    """Why texts only identify their rows: mostly they are different."""
+    count, different = counts.total(), len(counts)
+    if different <= max(_IDENTIFIER_VALUES, count / 2):
         return None
-    first = present.min()
-    if complete and first in (0.0, 1.0) and present.max() - first == count - 1:
+    if 2 * sum(rows for text, rows in counts.items() if _WITH_UNIT.fullmatch(text)) > count:
+        return "it holds numbers with a unit: write the numbers alone to use it"
+    if different == count:
+        return f"it identifies rows: its {count:,} texts are all different"
+    return f"its texts hardly repeat: {different:,} of {count:,} are different"
+
+
+def _numbers_rows(values: Doubles, different: int, name: str) -> str | None:
+    """Why whole numbers, of which so many are different, only identify their rows."""
+    present = values[~np.isnan(values)]
+    count, first = len(present), present.min()
+    whole = bool(np.all(present == np.floor(present)))
+    if not whole or not _IDENTIFIER_VALUES < count == different:
+        return None
+    if count == len(values) and first in (0.0, 1.0) and present.max() - first == count - 1:
         return f"it identifies rows: it numbers them from {first:.0f}"
     if _NAMES_OF_IDENTIFIERS.search(name) is not None:
         return "it identifies rows: its name says so, and each has another whole number"
@@ -473,9 +463,8 @@ def _identifies(
 
 
 CODES = frozenset(
-    {-1.0, -9.0, 99.0, *(sign * code for sign in (-1.0, 1.0) for code in (999.0, 9999.0, 99999.0, 999999.0))}
-    | {-99.0, -100.0, -200.0, -888.0, 888.0}
-    | set(map(parse_date, ("1899-12-30", "1899-12-31", "1900-01-01", "9999-12-31")))
+    {-1.0, -9.0, -100.0, -200.0, *map(parse_date, ("1899-12-30", "1899-12-31", "1900-01-01", "9999-12-31"))}
+    | {sign * code for sign in (-1.0, 1.0) for code in (99.0, 888.0, 999.0, 9999.0, 99999.0, 999999.0)}
 )
 """Numbers that people write for a missing value, and days (since 1970-01-01) that spreadsheets do."""
 FEWEST, LEAST_SHARE = 3, 0.005

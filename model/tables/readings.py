@@ -17,15 +17,15 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta, timezone, tzinfo
+from datetime import date, datetime, tzinfo
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
 from murho.model.errors import TableError
-from murho.model.json_validation import Stored, read_strictly
+from murho.model.json_validation import Stored
 from murho.model.tables.cells import MISSING_WORDS, canonical_category, days_of, parse_date
 
 if TYPE_CHECKING:
@@ -85,9 +85,11 @@ class Parts(NamedTuple):
 
 def number_parts(text: str) -> Parts | None:
     """What a text means as a number with a currency or ``%``, or a time, by the decimal mark; None if it is neither."""
-    if ":" in text:
-        return _time_parts(text.strip())
-    found = _WRITTEN.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    if len(text) > _LONGEST:
+        return None
+    if found := _TIME.fullmatch(text.strip()):
+        return _time_parts(*found.groups())
+    found = _WRITTEN.fullmatch(text.strip())
     if found is None:
         return None
     head, tail, magnitude = found["head"], found["tail"], found["magnitude"]
@@ -108,13 +110,11 @@ def number_parts(text: str) -> Parts | None:
     return Parts(values, head or tail or "") if values else None
 
 
-def _time_parts(text: str) -> Parts | None:
-    found = _TIME.fullmatch(text) if len(text) <= _LONGEST else None
-    if found is None or not (found[3] or int(found[1]) < 24):  # 59:30 has seconds
-        return None
-    minutes = 60.0 * int(found[1]) + int(found[2])
-    value, unit = (60.0 * minutes + float(found[3].replace(",", ".")), "s") if found[3] else (minutes, "min")
-    return Parts(dict.fromkeys(_FORMS, value), unit)
+def _time_parts(hours: str, minutes: str, seconds: str | None) -> Parts | None:
+    whole = 60.0 * int(hours) + int(minutes)
+    if seconds:
+        return Parts(dict.fromkeys(_FORMS, 60.0 * whole + float(seconds.replace(",", "."))), "s")
+    return Parts(dict.fromkeys(_FORMS, whole), "min") if int(hours) < 24 else None  # 59:30 has seconds
 
 
 _DAY = re.compile(r"\s*([0-9]{1,2})([./\-])([0-9]{1,2})\2([0-9]{4}|[0-9]{2})(?![0-9./\-])")
@@ -127,34 +127,27 @@ def date_parts(text: str, pivot: int = PIVOT) -> Parts | None:
     if len(text) > _LONGEST:
         return None
     if found := _DIGITS.fullmatch(text):
-        return _of_digits(found[1].zfill(8))
-    found = _DAY.match(text)
-    if found is None:
+        digits, sign = found[1].zfill(8), ""
+        first, second, third = digits[:2], digits[2:4], digits[4:]
+        orders = {"": (digits[:4], third[:2], third[2:])}
+    elif found := _DAY.match(text):
+        first, sign, second, third = found.groups()
+        orders = {"year-first": (first, second, third)} if len(first) == len(third) else {}
+    else:
         return None
-    first, second, third = int(found[1]), int(found[3]), int(found[4])
-    orders = {"month-first": (third, first, second), "day-first": (third, second, first)}
-    if len(found[1]) == len(found[4]):
-        orders["year-first"] = first, second, third
     values: dict[str, float | str] = {}
-    for order, (year, month, day) in orders.items():
+    orders = {"month-first": (third, first, second), "day-first": (third, second, first), **orders}
+    for order, parts in orders.items():
         with suppress(ValueError):
-            values[order] = date(_whole_year(year, pivot), month, day).isoformat()
-    return Parts(values, found[2])
+            year, month, day = map(int, parts)
+            if sign or year in _YEARS:
+                values[order] = date(_whole_year(year, pivot), month, day).isoformat()
+    return Parts(values, sign) if sign or values else None
 
 
 _DIGITS = re.compile(r"\s*([0-9]{7,8})(?:\.0*)?\s*")
 """A day written as a number, which may have lost its first zero."""
 _YEARS = range(1800, 2200)
-
-
-def _of_digits(digits: str) -> Parts | None:
-    values: dict[str, float | str] = {}
-    for order, form in (("", "%Y%m%d"), ("day-first", "%d%m%Y"), ("month-first", "%m%d%Y")):
-        with suppress(ValueError):
-            day = datetime.strptime(digits, form).date()
-            if day.year in _YEARS:
-                values[order] = day.isoformat()
-    return Parts(values, "") if values else None
 
 
 def _whole_year(year: int, pivot: int) -> int:
@@ -220,11 +213,15 @@ _PERIOD = re.compile(
 )
 
 
-def _first_day(year: int, kind: str, number: int) -> str:
+def _first_day(period: re.Match[str]) -> date:
     """The first day of a week of ISO 8601, a month or a quarter (T in Romance languages)."""
+    year, kind, number = int(period["year"] or period["last"]), period["kind"].upper(), int(period["number"])
     if kind in ("W", "KW"):
-        return date.fromisocalendar(year, number, 1).isoformat()
-    return date(year, number if kind == "M" else 3 * number - 2, 1).isoformat()
+        return date.fromisocalendar(year, number, 1)
+    return date(year, number if kind == "M" else 3 * number - 2, 1)
+
+
+_EXAMPLES = {None: "2020-12-31", "day-first": "31/12/2020", "month-first": "12/31/2020", "year-first": "20/12/31"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +237,7 @@ class DateReading(Stored):
     order: DateOrder | None = None
     pivot: int = PIVOT
     form: Literal["date"] = "date"
+    unit: ClassVar[None] = None
 
     def parse(self, text: str) -> float:
         """Days since 1970-01-01 UTC; NaN for a text that stands for a missing cell. A time without a zone is UTC.
@@ -256,16 +254,13 @@ class DateReading(Stored):
             except ValueError:
                 return days_of(_reader(self.pivot)(iso))
         except (ValueError, OverflowError) as error:
-            example = {"day-first": "31/12/2020", "month-first": "12/31/2020", "year-first": "20/12/31"}.get(
-                self.order or "", "2020-12-31"
-            )
-            raise ValueError(f"{text!r} is not a date such as {example}: {error}") from error
+            raise ValueError(f"{text!r} is not a date such as {_EXAMPLES[self.order]}: {error}") from error
 
     def _in_iso_order(self, text: str) -> str:
         if len(text) > _LONGEST:
             raise ValueError("it is too long")
         if found := _PERIOD.fullmatch(text.strip()):
-            return _first_day(int(found["year"] or found["last"]), found["kind"].upper(), int(found["number"]))
+            return _first_day(found).isoformat()
         parts = date_parts(text, self.pivot)
         if parts is None:
             return text
@@ -275,12 +270,7 @@ class DateReading(Stored):
         if len(answers) > 1:
             raise ValueError("whether its day or its month comes first is not known")
         (day,) = answers
-        return day if _DIGITS.fullmatch(text) else _DAY.sub(day, text, count=1)
-
-    @property
-    def unit(self) -> None:
-        """Dates have none."""
-        return
+        return _DAY.sub(day, text, count=1) if parts.sign else day
 
     def describe(self) -> str:
         """What was recognised, for people."""
@@ -311,27 +301,17 @@ def _reader(pivot: int) -> Callable[[str], datetime]:
     return read
 
 
-def _zone(name: str | None, offset: float | None) -> tzinfo | None:
-    if offset is not None:
-        return timezone(timedelta(seconds=offset))
+def _zone(name: str | None, offset: int | None) -> int | tzinfo | None:
+    if name is None or offset is not None:
+        return offset
     try:
-        return None if name is None else ZoneInfo(name)
+        return ZoneInfo(name)
     except (KeyError, OSError) as error:
         raise ValueError(f"{name!r} is no time zone") from error
 
 
 Reading: TypeAlias = Annotated[NumberReading | DateReading, Field(discriminator="form")]
 """Of the cells of a numeric, or a date column."""
-
-
-def reading_from_json(data: object, where: str) -> Reading | None:
-    """Read a reading as JSON data, or None.
-
-    Raises:
-        CheckpointError: The data have another form; the message names the field.
-    """
-    reading: Reading | None = read_strictly(Reading | None, data, where)
-    return reading
 
 
 MARK, ORDER = "--decimal", "--date-order"
@@ -364,38 +344,44 @@ class ReadingHints:
         """The hints with further words for a missing cell of a column."""
         return replace(self, missing_words=(*self.missing_words, *((name, word) for word in words)))
 
-    def words_for(self, name: str) -> tuple[str, ...]:
-        """The words of `missing_words` for a column, sorted."""
-        return _for_column(self.missing_words, name)
-
-    def kept_for(self, name: str) -> tuple[str, ...]:
-        """The words of `kept` for a column, sorted."""
-        return _for_column(self.kept, name)
-
     def missing(self, name: str, *, categories: bool = False) -> frozenset[str]:
         """All words for a missing cell of a column; without those that are kept, if it has categories."""
-        words = MISSING_WORDS | set(self.words_for(name))
-        return words - set(self.kept_for(name)) if categories else words
+        return MISSING_WORDS.union(words_for(name, self.missing_words)).difference(
+            words_for(name, self.kept) if categories else ()
+        )
 
 
 NO_HINTS = ReadingHints()
 
 
-def _for_column(given: Collection[tuple[str | None, str]], name: str) -> tuple[str, ...]:
+def words_for(name: str, given: Collection[tuple[str | None, str]]) -> tuple[str, ...]:
+    """The words for a column, sorted, among `ReadingHints.missing_words` or `ReadingHints.kept`."""
     return tuple(sorted({canonical_category(word) for column, word in given if column in (None, name)}))
 
 
-LOOKED_AT = 500
+ParsedT = TypeVar("ParsedT")
+_LOOKED_AT = 500
 """Distinct cells of a column that tell whether it is worth to look at all of them."""
 _NO_SLIP = 0.05
 """Share of the cells from which on an unlikely answer is no slip, but a second convention."""
 
 
-def parts_of(texts: list[str], parse: Callable[[str], Parts | None]) -> dict[str, Parts]:
-    """The texts that have the form; none if none of a few, spread over the column, has it."""
-    if all(parse(text) is None for text in texts[:: max(1, len(texts) // LOOKED_AT)]):
-        return {}
-    return {text: parts for text in texts if (parts := parse(text)) is not None}
+def parsed(texts: list[str], parse: Callable[[str], ParsedT | None]) -> dict[str, ParsedT]:
+    """What the texts mean that can be parsed; none if none of a few, spread over the column, can.
+
+    Args:
+        texts: Different texts.
+        parse: Returns None, or raises a ValueError, for other texts.
+    """
+    for part in (texts[:: max(1, len(texts) // _LOOKED_AT)], texts):
+        found = dict[str, ParsedT]()
+        for text in part:
+            with suppress(ValueError):
+                if (meaning := parse(text)) is not None:
+                    found[text] = meaning
+        if not found:
+            break
+    return found
 
 
 def fitting_answers(parts: dict[str, Parts], question: str) -> tuple[list[str], float]:
@@ -422,8 +408,9 @@ def _answer(
         if 2 * len(parts) < most:
             return None
         best, said = answers[0], ANSWERS[question]
-        other, its = next((text, next(iter(each.values))) for text, each in parts.items() if best not in each.values)
-        one = next(text for text, each in parts.items() if its not in each.values)
+        other = next(text for text, each in parts.items() if {best, ""}.isdisjoint(each.values))
+        its = next(iter(parts[other].values))
+        one = next(text for text, each in parts.items() if {its, ""}.isdisjoint(each.values))
         raise TableError(
             f"column {name!r}: {one!r} has {said[best]} and {other!r} {said[its]}: write all cells alike, "
             'or declare kind = "categorical" if they are no numbers or dates'
@@ -432,9 +419,7 @@ def _answer(
     if answer not in answers:
         answer, why = _usual(parts, question, answers)
         why = f", {why}"
-    if not why:
-        return answer, ""
-    for text, each in parts.items():
+    for text, each in parts.items() if why else ():
         readings = {other: each.values[other] for other in answers if other in each.values}
         if answer in readings and len({*readings.values()}) > 1:
             shown = {other: value if isinstance(value, str) else f"{value:.12g}" for other, value in readings.items()}
@@ -469,7 +454,7 @@ def readings_of(texts: list[str], name: str, hints: ReadingHints) -> Iterator[tu
             numbers with and without ``%``.
     """
     texts = [text for text in texts if not is_missing_word(text)]
-    parts = parts_of(texts, number_parts)
+    parts = parsed(texts, number_parts)
     if parts and 2 * len(parts) >= len(texts) and (found := _answer(parts, len(texts), MARK, name, hints)):
         signs = Counter(each.sign for each in parts.values())
         unit = next((sign for sign, _ in signs.most_common() if sign), None)
@@ -481,7 +466,7 @@ def readings_of(texts: list[str], name: str, hints: ReadingHints) -> Iterator[tu
             f"{first!r} is read with a minus, as all cells have brackets" if all("(" in text for text in parts) else ""
         )
         yield NumberReading("," if found[0] == "," else ".", unit), found[1] or note
-    parts = parts_of(texts, partial(date_parts, pivot=hints.pivot))
+    parts = parsed(texts, partial(date_parts, pivot=hints.pivot))
     if found := _answer(parts, len(texts), ORDER, name, hints):
         open_order = any("" not in each.values for each in parts.values())
         yield DateReading(cast("DateOrder", found[0]) if open_order else None, hints.pivot), found[1]

@@ -17,13 +17,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from murho.model.errors import listed
 from murho.model.json_validation import NotNegative, Stored
 from murho.model.tables.cells import MISSING_WORDS, canonical_category, format_date, without_codes
 from murho.model.tables.overrides import FeatureKind as FeatureKind
-from murho.model.tables.readings import (
-    DateReading,
-    Reading,
-)
+from murho.model.tables.readings import DateReading, Reading
 
 if TYPE_CHECKING:
     from murho.model.arrays import Array, Bools, Doubles, Ints, Places
@@ -84,11 +82,11 @@ class Feature(Stored):
         """All texts, and numbers as text, that mean a missing cell: a word that is a category does not."""
         return frozenset({*MISSING_WORDS, *self.missing_words}.difference(self.categories))
 
-    def far_outside(self, column: Doubles) -> Bools:
-        """Whether each number or date of ``[B]`` lies outside the training range by more than `NEAR` of its width."""
+    def outside(self, column: Doubles, share: float = 0.0) -> Bools:
+        """Whether each number or date of ``[B]`` lies outside the training range by more than a share of its width."""
         if self.minimum is None or self.maximum is None or self.reach is None:
             return ~np.isnan(column)
-        near = NEAR * (self.maximum - self.minimum)
+        near = share * (self.maximum - self.minimum)
         with np.errstate(over="ignore"):  # comparisons with NaN are false, so a missing cell is never outside
             return np.asarray((column < self.minimum - near) | (column > self.reach + near))
 
@@ -156,7 +154,7 @@ class Feature(Stored):
 def _outside_message(feature: Feature, value: Any) -> str:
     """Say what is unusual about a value outside the training range or categories, for people."""
     if feature.kind is FeatureKind.CATEGORICAL:
-        known = _listing(feature.categories)
+        known = listed(feature.categories) or "none was"
         return f"category {value!r:.80} was not seen in training, or too rarely to be told apart ({known})"
     if feature.minimum is None or feature.maximum is None:
         return f"{with_unit(feature, value)} can't be compared: no training row has a value"
@@ -178,14 +176,6 @@ def written(feature: Feature, value: float) -> str:
 def with_unit(feature: Feature, value: float) -> str:
     """Format a value as `written` does, with the feature's unit if it has one."""
     return f"{written(feature, value)} {feature.unit}" if feature.unit else written(feature, value)
-
-
-MOST_LISTED = 10
-
-
-def _listing(categories: tuple[str, ...]) -> str:
-    shown, more = ", ".join(map(repr, categories[:MOST_LISTED])), len(categories) - MOST_LISTED
-    return f"{shown} and {more} more" if more > 0 else shown or "none was"
 
 
 FEWEST_CLASSES = 2
@@ -213,17 +203,15 @@ def select_rows(columns: Columns, rows: Ints) -> dict[str, Array]:
 
 def json_cells(feature: Feature, column: Array) -> list[Any]:
     """The cells of a canonical column, ``[B]``, as JSON in a request has them; None where one is missing."""
-    cells: list[Any] = column.tolist()  # of which NaN alone differs from itself
-    match feature.kind:
-        case FeatureKind.CATEGORICAL:
-            return cells
-        case FeatureKind.BOOLEAN:
-            return [None if cell != cell else bool(cell) for cell in cells]
-        case FeatureKind.DATE:
-            return [None if cell != cell else format_date(cell) for cell in cells]
-        case _:
-            short = (int(cell) if cell.is_integer() and abs(cell) < 2.0**53 else cell for cell in cells)
-            return [None if cell != cell else cell for cell in short]
+    cells: list[Any] = column.tolist()
+    if feature.kind is FeatureKind.CATEGORICAL:
+        return cells
+    write: Any = {FeatureKind.BOOLEAN: bool, FeatureKind.DATE: format_date}.get(feature.kind, _shortest)
+    return [None if cell != cell else write(cell) for cell in cells]  # NaN alone differs from itself
+
+
+def _shortest(number: float) -> float:
+    return int(number) if number.is_integer() and abs(number) < 2.0**53 else number
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,10 +301,8 @@ class Schema(Stored):
             if feature.kind is FeatureKind.CATEGORICAL:
                 known = {None, *feature.categories}
                 outside = np.fromiter([value not in known for value in column], dtype=np.bool_, count=len(column))
-            elif feature.minimum is None or feature.maximum is None:
-                outside = ~np.isnan(column)
-            else:  # comparisons with NaN are false, so a missing cell is never outside
-                outside = (column < feature.minimum) | (column > feature.maximum + feature.ahead)
+            else:
+                outside = feature.outside(column)
             found += zip(repeat(feature), np.flatnonzero(outside).tolist(), strict=False)
         return [
             UnfamiliarValue(row, feature.name, _outside_message(feature, columns[feature.name][row]))
@@ -337,6 +323,5 @@ class Schema(Stored):
             return np.arange(0)
         for feature in self.features:
             if feature.imputed:
-                column = columns[feature.name]
-                gone |= column == None if feature.kind is FeatureKind.CATEGORICAL else np.isnan(column)  # noqa: E711
+                gone |= is_missing(columns[feature.name])
         return np.flatnonzero(gone)

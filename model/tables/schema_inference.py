@@ -19,11 +19,11 @@ import numpy as np
 
 from murho.model.errors import MurhoError, OptionError, TableError, listed
 from murho.model.tables.cells import MISSING_WORDS
-from murho.model.tables.columns import MOST_EXACT, canonical_column, plain, rows_of
+from murho.model.tables.columns import MOST_EXACT, canonical_column, rows_of
 from murho.model.tables.formats import unit_of
-from murho.model.tables.inference import Inference, example_of, infer_column, infer_feature
+from murho.model.tables.inference import Inference, infer_column, infer_feature
 from murho.model.tables.overrides import ColumnOverride
-from murho.model.tables.readings import NO_HINTS, ReadingHints
+from murho.model.tables.readings import NO_HINTS, ReadingHints, words_for
 from murho.model.tables.schema import (
     FEWEST_CLASSES,
     FEWEST_OF_A_CATEGORY,
@@ -37,7 +37,7 @@ from murho.model.tables.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -63,10 +63,8 @@ def infer_task(column: pa.ChunkedArray, target: str, hints: ReadingHints = NO_HI
         found = infer_column(column, target, None, hints)
     except TableError:
         return False, False
-    if found.kind is not FeatureKind.NUMERIC or found.reading is not None or found.range != (0.0, 1.0):
-        return found.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN), False
-    numbers = canonical_column(column, found.kind, target, None, hints.missing(target))
-    return False, bool(np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all())
+    bits = found.kind is FeatureKind.NUMERIC and found.reading is None and found.range == (0.0, 1.0)
+    return found.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN), bits and found.different == 2
 
 
 def labels_from_table(table: pa.Table, target: str, words: frozenset[str] = MISSING_WORDS) -> NDArray[np.object_]:
@@ -81,21 +79,7 @@ def labels_from_table(table: pa.Table, target: str, words: frozenset[str] = MISS
         TableError: The column doesn't exist, or a cell can't be a class; the message names the row (from 1).
     """
     require_column(table, target, "the target")
-    return group_labels(table.column(target), target, words)
-
-
-def group_labels(column: pa.ChunkedArray, name: str, words: frozenset[str] = MISSING_WORDS) -> NDArray[np.object_]:
-    """Return each cell as the text of a category ``[N]``, with all digits of a whole number; None where it is missing.
-
-    Args:
-        column: ``[N]``, of any kind.
-        name: Its name, for messages.
-        words: Texts that mean a missing cell.
-
-    Raises:
-        TableError: A cell can't be a category; the message names the row (from 1).
-    """
-    return canonical_column(column, FeatureKind.CATEGORICAL, name, None, words)
+    return canonical_column(table.column(target), FeatureKind.CATEGORICAL, target, None, words)
 
 
 def classes_of(labels: NDArray[np.object_], target: str) -> tuple[str, ...]:
@@ -134,20 +118,12 @@ def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...]) -> Double
         labels: ``[N]``, as `labels_from_table` returns them.
         classes: The classes, sorted.
     """
-    numbers: dict[Any, float] = {name: float(number) for number, name in enumerate(classes)} | {None: np.nan}
+    numbers: dict[Any, float] = {name: number for number, name in enumerate(classes)} | {None: np.nan}
     return np.array([numbers.get(label, UNKNOWN) for label in labels], dtype=np.float64)
 
 
-def infer_target(
-    column: pa.ChunkedArray, name: str, override: ColumnOverride, hints: ReadingHints = NO_HINTS
-) -> tuple[Target, Inference]:
-    """The target with the way its cells are written, and what they tell.
-
-    Args:
-        column: The target of all rows, ``[N]``.
-        name: Its name.
-        override: What the user says about it.
-        hints: What decides where the cells leave open how they are to be read.
+def _infer_target(column: pa.ChunkedArray, name: str, declared: FeatureKind | None, hints: ReadingHints) -> Inference:
+    """What the cells of a target, ``[N]``, tell if it can be predicted as a number.
 
     Raises:
         TableError: The table has fewer than two rows, or the column has no two different numbers, or cells that are no
@@ -157,7 +133,7 @@ def infer_target(
         count = "one row" if len(column) == 1 else "no rows"
         raise TableError(f"the table has {count}: at least two are needed, with different targets")
     try:
-        found = infer_column(column, name, override.kind, hints)
+        found = infer_column(column, name, declared, hints)
     except TableError as error:
         advice = "" if error.row is None else "; --drop-bad-rows leaves out rows whose target is such a text"
         raise TableError(f"{error}{advice}", row=error.row) from error
@@ -172,11 +148,12 @@ def infer_target(
     if least == most:
         digits = " in the 16 digits that a number keeps" if abs(least) >= MOST_EXACT else ""
         raise TableError(f"the target {name!r} is {least:.16g} in every row{digits}: there is nothing to learn")
-    return Target(name, _unit(override, found), None, found.reading, hints.words_for(name)), found
+    return found
 
 
-def _unit(override: ColumnOverride, found: Inference) -> str | None:
-    return override.unit or (found.reading.unit if found.reading else None)
+def column_unit(table: pa.Table, name: str, override: ColumnOverride, found: Inference) -> str | None:
+    """The unit of a column: what the user says, else the file, else its cells."""
+    return override.unit or unit_of(table, name) or (found.reading.unit if found.reading else None)
 
 
 IGNORED = "ignored"
@@ -232,46 +209,39 @@ def plan_columns(
             column (the message names column and row).
         OptionError: An ignored or overridden column doesn't exist, or the target is ignored or said to be dates.
     """
-    overrides = {name: ColumnOverride(unit=unit) for name in table.column_names if (unit := unit_of(table, name))} | {
-        name: given if given.unit or name not in table.column_names else replace(given, unit=unit_of(table, name))
-        for name, given in (overrides or {}).items()
-    }
+    overrides = overrides or {}
     roles = dict.fromkeys(overrides, "the described column") | dict.fromkeys(ignore, "the ignored column")
     require_column(table, target, "the target")
     for name, role in roles.items():
         require_column(table, name, role, OptionError)
-    override = overrides.get(target, ColumnOverride())
+    given = {name: overrides.get(name, ColumnOverride()) for name in table.column_names}
     if target in ignore:
         raise OptionError(f"the target {target!r} can't be ignored")
-    if override.kind is FeatureKind.DATE:
-        raise OptionError(f"the target {target!r} is predicted as a number or as classes: it can't be {override.kind}")
+    kind = given[target].kind
+    if kind is FeatureKind.DATE:
+        raise OptionError(f"the target {target!r} is predicted as a number or as classes: it can't be {kind}")
     if classes is None:
-        predicted, found = infer_target(table.column(target), target, override, hints)
+        found = _infer_target(table.column(target), target, kind, hints)
     else:
-        predicted = Target(target, override.unit, classes, missing_words=hints.words_for(target))
         found = infer_column(table.column(target), target, FeatureKind.CATEGORICAL, hints)
-    columns = {target: found}
-    features: list[Feature] = []
-    left_out: dict[str, str] = {}
-    for name in table.column_names:
+    unit, words = column_unit(table, target, given[target], found), words_for(target, hints.missing_words)
+    predicted = Target(target, unit, classes, found.reading, words)
+    columns, left_out, features = {target: found}, dict[str, str](), list[Feature]()
+    for name, column in zip(table.column_names, table.columns, strict=True):
         if name == target:
             continue
-        override = overrides.get(name, ColumnOverride())
-        column, reason = table.column(name), IGNORED if name in ignore else GROUPS if name in groups else None
-        if reason is not None:
-            cells = plain(column, name, hints.missing(name))
-            found, own = Inference(FeatureKind.CATEGORICAL, cells.null_count, reason, example_of(cells)), hints
-        else:
-            found, own = infer_feature(column, name, override.kind, hints)
+        reason = IGNORED if name in ignore else GROUPS if name in groups else None
+        found, own = infer_feature(column, name, given[name].kind, hints, reason)
         columns[name] = found
         if found.left_out is not None:
             left_out[name] = found.left_out
             continue
-        unit, missing = _unit(override, found), found.missing > 0
-        kept = own.kept_for(name) if found.kind is FeatureKind.CATEGORICAL else ()
-        words = own.words_for(name)
+        unit, words = column_unit(table, name, given[name], found), words_for(name, own.missing_words)
+        kept = words_for(name, own.kept) if found.kind is FeatureKind.CATEGORICAL else ()
         features.append(
-            Feature(name, found.kind, unit, missing, None, None, kept, reading=found.reading, missing_words=words)
+            Feature(
+                name, found.kind, unit, found.missing > 0, None, None, kept, reading=found.reading, missing_words=words
+            )
         )
     if not features:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
@@ -365,20 +335,15 @@ def make_schema(
     features = []
     for feature in schema.features:
         present = columns[feature.name][~is_missing(columns[feature.name])]
-        known: dict[str, Any] = {"imputed": impute and not feature.missing}
         if feature.kind is FeatureKind.CATEGORICAL:
-            known["categories"] = _most_frequent(present.tolist(), fewest)
+            counts = Counter(dict(sorted(Counter(present).items())))  # of as many rows: in the order of the alphabet
+            categories = [value for value, rows in counts.most_common(MOST_CATEGORIES) if rows >= fewest]
+            feature = replace(feature, categories=tuple(sorted(categories)))
         elif present.size:
-            known["minimum"] = float(present.min())
-            known["maximum"] = float(present.max())
-            known["ahead"] = (ahead or {}).get(feature.name, 0.0)
-        features.append(replace(feature, **known))
+            beyond = (ahead or {}).get(feature.name, 0.0)
+            feature = replace(feature, minimum=float(present.min()), maximum=float(present.max()), ahead=beyond)
+        features.append(replace(feature, imputed=impute and not feature.missing))
     return replace(schema, features=tuple(features))
-
-
-def _most_frequent(values: list[str], fewest: int) -> tuple[str, ...]:
-    counted = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
-    return tuple(sorted(value for value, rows in counted[:MOST_CATEGORIES] if rows >= fewest))
 
 
 def require_column(table: pa.Table, name: str, role: str, kind: type[MurhoError] = TableError) -> None:
@@ -390,18 +355,12 @@ def require_column(table: pa.Table, name: str, role: str, kind: type[MurhoError]
         role: What the column is for, such as "the target".
         kind: Kind of the error.
     """
-    if name not in table.column_names:
-        raise kind(f"{role} {name!r} is not a column of the table{_hints(name, table.column_names)}")
-
-
-def _hints(name: str, names: Iterable[str], most: int = 30) -> str:
-    """Return the end of a message about an unknown column: the closest name, and the existing names."""
-    existing = list(names)
-    close = difflib.get_close_matches(name, existing, n=1)
-    hint = f": did you mean {close[0]!r}?" if close else "."
-    shown = ", ".join(textwrap.shorten(each, 60, placeholder="…") for each in existing[:most])
-    shown += f" and {len(existing) - most} more" if len(existing) > most else ""
-    return f"{hint} Its columns are: {shown}"
+    existing = table.column_names
+    if name not in existing:
+        close = difflib.get_close_matches(name, existing, n=1)
+        hint = f": did you mean {close[0]!r}?" if close else "."
+        shown = listed([textwrap.shorten(each, 60, placeholder="…") for each in existing], 30)
+        raise kind(f"{role} {name!r} is not a column of the table{hint} Its columns are: {shown}")
 
 
 def read_targets(table: pa.Table, target: Target) -> Doubles:
@@ -418,8 +377,9 @@ def read_targets(table: pa.Table, target: Target) -> Doubles:
         return target_from_table(table, target)
     labels = labels_from_table(table, target.name, target.words)
     codes = class_codes(labels, target.classes)
-    if (codes == UNKNOWN).any():
-        row = int(np.argmax(codes == UNKNOWN)) + 1
+    unknown = codes == UNKNOWN
+    if unknown.any():
+        row = int(np.argmax(unknown)) + 1
         raise TableError(
             f"target {target.name!r}, row {row}: {labels[row - 1]!r} is none of the {len(target.classes)} classes that "
             f"the model knows ({listed(target.classes)})",

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.errors import TableError
+from murho.model.tables.columns import canonical_column
 from murho.model.tables.schema import Columns, FeatureKind, Schema
-from murho.model.tables.schema_inference import group_labels
 from murho.model.tables.splits import column_codes
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def check_order(
         if name in (schema.target.name, weight) or _IDENTIFIERS.search(name) is None:
             continue
         try:
-            groups = column_codes(group_labels(table.column(name), name))
+            groups = column_codes(canonical_column(table.column(name), FeatureKind.CATEGORICAL, name))
         except TableError:  # such as lists: they make no groups either
             continue
         count = int(groups.max()) + 1

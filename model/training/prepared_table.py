@@ -32,6 +32,7 @@ from murho.model.tables.schema_inference import (
     row_weights,
 )
 from murho.model.tables.splits import MOST_HELD_OUT
+from murho.model.training.leak_check import check_leaks
 from murho.model.training.options import TrainOptions, flag, quick_budget
 
 if TYPE_CHECKING:
@@ -181,7 +182,8 @@ class PreparedTable:
 
     def report(self) -> DataReport:
         """The data report."""
-        return describe_table(self.table, self.plan, self.targets, weight=self.options.weight)
+        suspects = check_leaks(self.table, self.plan.schema, self.targets)
+        return describe_table(self.table, self.plan, suspects, weight=self.options.weight)
 
 
 def reading_hints(table: pa.Table, options: TrainOptions, ignored: Collection[str]) -> ReadingHints:

@@ -11,9 +11,10 @@ import torch
 
 from murho.model.errors import TableError
 from murho.model.evaluation.held_out import calibrate_held_out
+from murho.model.tables.columns import canonical_column
 from murho.model.tables.inference import infer_column
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Target
-from murho.model.tables.schema_inference import columns_from_table, group_labels, read_targets
+from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut, Units, find_units
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _groups(table: pa.Table, posterior: Posterior, labelled: NDArray[np.int64]) 
     groups = {}
     for name in names:
         if name in table.column_names:
-            column = group_labels(table.column(name), name)[labelled]
+            column = canonical_column(table.column(name), FeatureKind.CATEGORICAL, name)[labelled]
             if 1 < len(set(column.tolist())) < len(column):  # else there is no group to hold out
                 groups[name] = column
     return groups

@@ -23,7 +23,7 @@ from murho.model.errors import OptionError, TableError, counted
 from murho.model.tables.columns import canonical_column, rows_of
 from murho.model.tables.inference import infer_column
 from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, Columns, FeatureKind, Schema, select_rows
-from murho.model.tables.schema_inference import group_labels, make_schema, require_column
+from murho.model.tables.schema_inference import make_schema, require_column
 from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, Split, find_units, split_in_time, split_rows
 from murho.model.training.candidates import has_few_rows
 from murho.model.training.order_check import check_order
@@ -144,7 +144,10 @@ def hold_out(
         return table.column(name)
 
     if options.time is None:
-        groups = {name: group_labels(column_of(name, "--group"), name, hints.missing(name)) for name in options.group}
+        groups = {
+            name: canonical_column(column_of(name, "--group"), FeatureKind.CATEGORICAL, name, None, hints.missing(name))
+            for name in options.group
+        }
         units = find_units(columns, groups)
         split = split_rows(table.num_rows, options.seed, options.members, units, most_held_out=most_held_out)
         notes = list(units.notes)

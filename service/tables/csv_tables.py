@@ -76,8 +76,7 @@ def _column(values: NDArray[Any]) -> pa.Array:
 
 
 def _tables(body: memoryview, header: Header, schema: Schema) -> Iterator[pa.Table]:
-    names, batches = csv_rows(body, WHERE, header, block_bytes=TEXT_BYTES)
-    for batch in batches:
-        table = without_index(pa.Table.from_batches([batch]).rename_columns(names))
+    for batch in csv_rows(body, WHERE, header, block_bytes=TEXT_BYTES):
+        table = without_index(pa.Table.from_batches([batch]))
         check_names(table.column_names, schema)
         yield table

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.errors import MurhoError, OptionError
+from murho.model.json_validation import read_strictly
 from murho.model.predictive.prediction import ClassPrediction, MonteCarloError, Prediction, PredictOptions
 from murho.model.python.table_scoring import Scored, answer_table, warning_texts, written_columns
-from murho.model.tables.readings import reading_from_json
+from murho.model.tables.readings import Reading
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target, is_missing, json_cells
 from murho.model.tables.schema_inference import columns_from_table
 
@@ -164,7 +165,7 @@ def _feature(item: dict[str, Any]) -> Feature:
         minimum=None,
         maximum=None,
         categories=tuple(item["categories"] or ()),
-        reading=reading_from_json(item.get("reading"), f"the reading of {item['name']!r}"),
+        reading=read_strictly(Reading | None, item.get("reading"), f"the reading of {item['name']!r}"),
         missing_words=tuple(item.get("missing_words", ())),
     )
 

@@ -129,8 +129,8 @@ class TestJson:
         [
             ("[]", ["no rows"]),
             ("[{}]", ["no columns"]),
-            ("1", ["expected a list of objects", "a number"]),
-            ("[1]", ["row 1", "a number"]),
+            ("1", ["expected a list of objects", "found 1"]),
+            ("[1]", ["row 1", "found 1"]),
             ("[" * 200_000, ["not valid JSON"]),
             ('{"a": 1}\n\n{"a": }\n', ["line 3"]),
             ('[{"": 1}]', ["has no name"]),
@@ -235,7 +235,7 @@ class TestPacked:
         assert table.to_pydict() == TABLE
         assert notes_of(table) == ["read data.csv in the archive, beside 2 other files"]
         several = written(tmp_path, archive(a__dot__csv=CSV, b__dot__csv=CSV), "b.zip")
-        assert "holds 2 tables (a.csv, b.csv)" in refusal(several)
+        assert "holds 2 tables ('a.csv', 'b.csv')" in refusal(several)
         assert "holds 0 tables (it is empty)" in refusal(written(tmp_path, archive(), "b.zip"))
 
 

@@ -144,6 +144,7 @@ def test_columns_learn_from_each_other_and_say_so() -> None:
     ("cells", "parts"),
     [
         (["31/12/2020", "12/31/2020"], ["'12/31/2020' has the month first", "'31/12/2020' the day first"]),
+        (["20201231", "31/12/2020", "12/31/2020"], ["'12/31/2020' has the month first", "'31/12/2020' the day first"]),
         (["1,5", "2.5"], ["'2.5' has a decimal point", "'1,5' a decimal comma"]),
         (["0.12", "12%", "0.32 %"], ["'12%' is per cent and '0.12' is not"]),
         (["1", "-1e999"], ["row 2: -inf is not finite: correct it"]),

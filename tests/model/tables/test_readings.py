@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from murho.model.json_validation import read_strictly
 from murho.model.tables.cells import parse_date
 from murho.model.tables.readings import (
     DateReading,
     DecimalMark,
     NumberReading,
+    Reading,
     number_parts,
-    reading_from_json,
 )
 
 
@@ -55,7 +56,7 @@ def test_what_is_no_date_is_said(text: str) -> None:
 def test_a_column_of_other_dates_refuses_what_is_open() -> None:
     reading = DateReading()
     assert reading.parse("3 Apr 2020") == parse_date("2020-04-03")
-    assert reading_from_json(asdict(reading), "reading") == reading
+    assert read_strictly(Reading, asdict(reading), "reading") == reading
     with pytest.raises(ValueError, match="whether its day or its month comes first is not known"):
         reading.parse("03/04/2020")
 
@@ -128,4 +129,4 @@ def test_a_grouped_number_is_read_back(value: float, decimal: DecimalMark, unit:
         text = text.translate(str.maketrans(",.", ".,"))
     reading = NumberReading(decimal, unit)
     assert reading.parse(f"{text} {unit}" if unit and unit != "$" else text) == round(value, 4)
-    assert reading_from_json(asdict(reading), "reading") == reading
+    assert read_strictly(Reading, asdict(reading), "reading") == reading
