@@ -128,12 +128,6 @@ class HeadersTooLargeError(ServiceError):
     problem = 431, "headers-too-large", "The request's headers are too large"
 
 
-class TransferCodingError(ServiceError):
-    """The body is in a transfer coding other than chunked."""
-
-    problem = 501, "transfer-coding", "The transfer coding isn't supported"
-
-
 class MisdirectedError(ServiceError):
     """The request is to a host that isn't this service."""
 

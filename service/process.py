@@ -20,8 +20,7 @@ import uvicorn
 
 from murho.service.app import create_app
 from murho.service.errors import ServiceError
-from murho.service.http.connection import NEW_SECONDS, Connection
-from murho.service.http.limits import ConnectionLimits, is_out_of_files
+from murho.service.http.connection import NEW_SECONDS, Connection, files_for, is_out_of_files
 from murho.service.models.loader import Change, Snapshot
 from murho.service.parts import Lifecycle, Parts
 from murho.service.telemetry.log import LogLimit, Stderr
@@ -340,10 +339,11 @@ def serve_until_stopped(
 
 def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     """Returns uvicorn's configuration: its event loop is uvloop, its HTTP protocol `Connection`."""
+    limits = settings.model_copy(update={"max_connections": files_for(settings.max_connections)})
     return uvicorn.Config(
         app,
         # uvicorn calls it like a class.
-        http=cast("type[asyncio.Protocol]", partial(Connection, limits=ConnectionLimits(settings))),
+        http=cast("type[asyncio.Protocol]", partial(Connection, settings=limits)),
         loop="auto",
         ws="none",
         log_config=None,

@@ -1,64 +1,52 @@
-"""One connection: uvicorn's HTTP protocol with limits, with errors as problems, and with care for how it ends.
+"""One connection: uvicorn's HTTP protocol with bounds on its time and memory, and what draining needs.
 
-What it adds to uvicorn's protocol over httptools:
-
-- The size of a request line and its headers, their number, and the time for them are bounded.
-- What can't be parsed is answered with a problem, after the answers that are still owed to this client.
-- A connection is closed gently: a client that still sends its body has time to read the answer before it is cut off.
-- A client that takes nothing of its answer is cut off. One that has ended its side has gone: its work is dropped.
-- While the service drains, every answer closes its connection.
-
-The test `test_uvicorn_has_what_is_overridden` names the parts of uvicorn that are used here.
+Requests are uvicorn's (over httptools), and so is what happens to those that can't be parsed. Of a head that has come,
+`middleware.FrontDoor` checks the size.
 """
 
 from __future__ import annotations
 
 import fcntl
-import struct
+import math
+import os
+import re
+import resource
 import termios
-from enum import Enum, auto
+import uuid
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+import orjson
+import structlog
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from murho.service.errors import (
+    HeadersTooLargeError,
     MalformedRequestError,
-    NotReadyError,
-    ProblemDetails,
     ServiceError,
     SlowRequestError,
-    TooManyConnectionsError,
-    TransferCodingError,
+    problem_details,
 )
-from murho.service.http.limits import ConnectionLimits, head_without_offer, problem_bytes, refusal_of
+from murho.service.telemetry.log import LogLimit
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
     from murho.service.parts import Parts
+    from murho.service.settings import Settings
 
-# In this time a client that was refused, or whose body nobody reads any more, may read the answer; then it is cut off.
-LINGER_SECONDS = 5.0
-# In this time a new connection's first request arrives, unless the client waits with it.
 NEW_SECONDS = 0.5
-# Requests that wait for the answer to an earlier one of their connection.
-MAX_PIPELINED = 100
-
-HEAD_OF_ANSWER = (b"HTTP/1.1 2", b"HTTP/1.1 3", b"HTTP/1.1 4", b"HTTP/1.1 5")
-MOST_JOINED = 2**16
-
-
-class Part(Enum):
-    """The part of a request that arrives now."""
-
-    NOTHING = auto()
-    HEAD = auto()
-    BODY = auto()
+"""In this time the first request of a new connection arrives, unless the client waits with it."""
+RESERVED_FILES = 512
+"""Open files that are no connections: libraries, checkpoints that are loaded, and connections that are refused."""
+MAX_REFUSED = 256
+"""Connections beyond the limit that are told so; others are cut off."""
+OFFER = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
+LOG = LogLimit(20, 1.0)
+"""A flood of errors is no flood of lines."""
 
 
 class Connection(HttpToolsProtocol):
@@ -69,7 +57,7 @@ class Connection(HttpToolsProtocol):
         server_state: uvicorn's state, with all connections.
         app_state: The state of the application's lifespan, with its parts.
         _loop: The event loop.
-        limits: Shared by all connections.
+        settings: The limits.
     """
 
     def __init__(
@@ -79,83 +67,124 @@ class Connection(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        limits: ConnectionLimits,
+        settings: Settings,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        parts: Parts = app_state["parts"]
-        self._limits = limits
-        self._lifecycle = parts.lifecycle
-        self._telemetry = parts.telemetry
-        self.timeout_keep_alive = self._limits.idle_seconds  # type: ignore[assignment]  # uvicorn asks for whole ones
-        self._arriving = Part.NOTHING
+        self._settings, self._parts = settings, cast("Parts", app_state["parts"])
+        self.timeout_keep_alive = settings.idle_timeout  # type: ignore[assignment]  # uvicorn asks for whole ones
         self._running: RequestResponseCycle | None = None
-        # Bytes that were neither body nor the end of a head, since the last that were.
-        self._overhead = 0
-        self._progress = False
-        self._head = b""  # of an answer, until the first part of its body comes
-        self._refusal: ServiceError | None = None
-        self._deaf = False  # what still arrives is dropped
-        self._offered = False  # a protocol to upgrade to
-        self._turned_away = False
-        self._stopping = False
-        self._timer: asyncio.TimerHandle | None = None  # of the head, or of lingering
+        self._deaf = False  # after an error nothing is read any more
+        self._whole = True  # all requests that have begun
+        self._pending_bytes = 0  # that were neither body nor the end of a head, since the last that were
+        self._late: asyncio.TimerHandle | None = None  # while a request arrives that nobody reads
         self._sending: asyncio.TimerHandle | None = None  # while the client takes its answer
-
-    # The transport calls these.
+        self._left = math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begins, or refuses, if there are too many connections."""
+        """Waits for a request, which is refused if there are too many connections."""
         super().connection_made(transport)
-        self._made = self.loop.time()
-        if len(self.connections) - self._limits.refused > self._limits.connections:
-            self._turned_away = True
-            self._limits.refused += 1
-            message = f"The service takes {self._limits.connections} connections at a time. Try again later."
-            self._refuse(TooManyConnectionsError(message, retry_after=1))
-        else:
-            self._await_request()
+        self._made, above = self.loop.time(), len(self.connections) - self._settings.max_connections
+        if above > 0:
+            self.app_state = {**self.app_state, "refused": True}  # `middleware.FrontDoor` says so
+            self.timeout_keep_alive = self._settings.header_timeout  # type: ignore[assignment]
+        if above > MAX_REFUSED:
+            transport.abort()
+        self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends everything: nobody waits for the requests of this connection any more."""
         self._unset_keepalive_if_required()
-        for timer in (self._timer, self._sending):
+        for timer in (self._late, self._sending):
             if timer is not None:
                 timer.cancel()
-        if self._turned_away:
-            self._limits.refused -= 1
         self.pipeline.clear()
-        # uvicorn tells the newest request alone, which may still wait for an earlier one.
-        self._cut_off_running()
+        if self._running is not None and self._answering:  # uvicorn tells the newest request, which may still wait
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parses what has arrived, within the limits."""
         if self._deaf:
             return
-        self._overhead += len(data)
+        self._unset_keepalive_if_required()
+        self._pending_bytes += len(data)
+        if self._whole and b"h2c" in data:
+            # Java's client offers HTTP/2 with every request. The parser would take the body for another protocol.
+            head, end, rest = data.partition(b"\r\n\r\n")
+            data = OFFER.sub(b"", head) + end + rest
         try:
-            while data:
-                try:
-                    self.parser.feed_data(data)
-                    data = b""
-                except httptools.HttpParserUpgrade as upgrade:
-                    data = self._without_offer(data[upgrade.args[0] :])
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return  # the request is answered, and its connection closed
         except httptools.HttpParserError as error:
-            self._refuse(refusal_of(error))
+            self._refuse(MalformedRequestError(f"This is no HTTP/1.1 request: {error}."))
             return
-        if self._progress:
-            self._progress = False
-            self._overhead = 0
-        elif self._overhead > self._limits.head_bytes:
-            self._refuse(self._limits.too_large(self.url))
-            return
-        if self._arriving is Part.HEAD and self._timer is None:
-            self._arm(self._limits.head_seconds, self._head_is_late)
+        if self._pending_bytes > self._settings.max_header_bytes:
+            message = f"This service takes at most {self._settings.max_header_bytes} bytes of headers."
+            self._refuse(HeadersTooLargeError(message))
+        elif not self._answering and not self._whole:
+            self._watch_arrival()
+        elif self._late is not None:
+            self._late.cancel()
+            self._late = None
+        if self._whole and not self._answering:
+            self._await_request()
 
-    def eof_received(self) -> None:
-        """Ends the connection, as asyncio does then: the client has gone."""
-        if not self._deaf and self._arriving is not Part.NOTHING:
-            self._refuse(MalformedRequestError("The connection ended before the request did."))
+    def on_message_begin(self) -> None:
+        """Begins a request."""
+        self._whole = False
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Hands a request on."""
+        self._pending_bytes = 0
+        super().on_headers_complete()
+        self.headers = []  # trailers after a chunked body are no headers of the request
+        if self._parts.lifecycle.draining or "refused" in self.app_state or self.parser.should_upgrade():
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Takes a part of a body."""
+        self._pending_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Ends a request."""
+        self._whole = True
+        self.scope["state"]["arrived"] = True
+        super().on_message_complete()
+        if self.cycle.response_complete and not self.cycle.keep_alive:
+            self._close()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        cycle.transport = cast("asyncio.Transport", self)
+        super()._start_asgi_task(cycle, app)
+
+    # The answer has the connection for its transport, and calls these.
+
+    def write(self, data: bytes) -> None:
+        """Sends a part of an answer."""
+        if not self._deaf:
+            self.transport.write(data)
+
+    def is_closing(self) -> bool:
+        """Returns whether nothing more is sent."""
+        return self.transport.is_closing()
+
+    def close(self) -> None:
+        """Closes the connection after an answer; a client that still sends its body has time to read it before.
+
+        To close while a client sends would reset the connection, and the answer would be lost.
+        """
+        self.pipeline.clear()
+        if self._whole:
+            self._close()
+        else:
+            self._watch_arrival()
+
+    # Times
 
     def pause_writing(self) -> None:
         """Waits until the client has taken more of its answer, but not forever."""
@@ -164,126 +193,91 @@ class Connection(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         """Goes on with the answer."""
-        self._stop_watching()
+        self._left = math.inf
         super().resume_writing()
-
-    # The parser calls these.
-
-    def on_message_begin(self) -> None:
-        """Begins a request."""
-        self._unset_keepalive_if_required()
-        self._arriving = Part.HEAD
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """Hands a request on, if its head is within the limits.
-
-        Raises:
-            ServiceError: It isn't; or too many requests wait for an answer.
-        """
-        if self._timer is not None:
-            self._disarm()
-        self._progress = True
-        method = self.parser.get_method()
-        self._check_head(method)
-        if len(self.pipeline) >= MAX_PIPELINED:
-            raise MalformedRequestError(f"More than {MAX_PIPELINED} requests wait for an answer on one connection.")
-        if self.parser.should_upgrade() and method != b"CONNECT":
-            self._offered = True
-            return
-        super().on_headers_complete()
-        self._arriving = Part.BODY
-        # Trailers after a chunked body are no headers of the request.
-        self.headers = []
-        if self._lifecycle.draining or self.scope["method"] == "CONNECT":
-            self.cycle.keep_alive = False
-
-    def on_body(self, body: bytes) -> None:
-        """Takes a part of a body."""
-        self._progress = True
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """Ends a request."""
-        if self._offered:
-            return
-        self._arriving = Part.NOTHING
-        if self._timer is not None:
-            self._disarm()
-        self.scope["state"]["arrived"] = True
-        super().on_message_complete()
-
-    # uvicorn calls these.
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
-        cycle.transport = cast("asyncio.Transport", self)
-        super()._start_asgi_task(cycle, app)
-
-    def on_response_complete(self) -> None:
-        """Goes on after an answer: with the next request, or with what was put off until here."""
-        if self._head:  # the answer has no body
-            self.write(b"")
-        super().on_response_complete()
-        if self.transport.is_closing() or self._answering:
-            return
-        if self._deaf or self._arriving is not Part.NOTHING:
-            self._unset_keepalive_if_required()
-        if self._refusal is not None:
-            self._send_refusal()
-        elif self._arriving is Part.BODY and not self._deaf:
-            # Nobody reads the rest of this body. If it is short, the connection can be used again.
-            self._arm(LINGER_SECONDS, self._close)
-        elif self._lifecycle.closing:
-            self.close_if_idle()
 
     def timeout_keep_alive_handler(self) -> None:
         """Closes an idle connection."""
         self._close()
 
-    def shutdown(self) -> None:
-        """Ends the connection, after the answers that are owed; the server stops."""
-        self._stopping = True
-        if self._answering:
-            self.drain()
-            return
-        if self._arriving is Part.HEAD and not self._deaf:
-            self._refuse(NotReadyError("The service is shutting down.", retry_after=5))
-        self._close()
+    def _await_request(self) -> None:
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
-    # The answer has the connection for its transport, and calls these.
+    def _watch_arrival(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(self._settings.header_timeout, self._is_late)
 
-    def write(self, data: bytes) -> None:
-        """Sends a part of an answer: the head together with the first part of the body, in one packet."""
-        if not self._head and data.startswith(HEAD_OF_ANSWER):
-            self._head = data
-        elif len(data) <= MOST_JOINED:
-            self.transport.write(self._head + data)
-            self._head = b""
-        else:
-            self.transport.write(self._head)
-            self.transport.write(data)
-            self._head = b""
-
-    def is_closing(self) -> bool:
-        """Returns whether nothing more is sent."""
-        return self.transport.is_closing()
-
-    def close(self) -> None:
-        """Closes the connection after an answer, and not before the client could read it."""
-        if self._head:
-            self.write(b"")
-        self._deaf = True
-        self.pipeline.clear()
-        if self._stopping:
+    def _is_late(self) -> None:
+        self._late = None
+        if self._deaf or "method" in self.scope:  # it is answered
             self._close()
-        else:
-            self._linger()
+            return
+        seconds = self._settings.header_timeout
+        self._refuse(SlowRequestError(f"The request's headers didn't arrive within {seconds:.3g} seconds."))
+
+    def _watch_sending(self) -> None:
+        if self._sending is None:
+            self._left = self.transport.get_write_buffer_size()
+            self._sending = self.loop.call_later(self._settings.send_timeout, self._check_sending)
+
+    def _check_sending(self) -> None:
+        """Cuts off a client that took nothing of its answer since the last look."""
+        self._sending, left = None, self.transport.get_write_buffer_size()
+        if left and left >= self._left:
+            seconds = self._settings.send_timeout
+            self._report(SlowRequestError(f"The client took nothing of its answer for {seconds:.3g} seconds."))
+            self.transport.abort()
+        elif left:
+            self._watch_sending()
+
+    # The end
+
+    def _refuse(self, error: ServiceError) -> None:
+        """Says what is wrong, unless an answer is being sent, and closes the connection once the client may know."""
+        problem, request_id = self._report(error)
+        if not self._answering or not self.cycle.response_started:
+            body = orjson.dumps(problem)
+            head = f"content-type: application/problem+json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+            head += f"x-request-id: {request_id}\r\n\r\n"
+            self.transport.write(STATUS_LINE[problem["status"]] + head.encode() + body)
+        self._deaf = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._watch_arrival()
+
+    def _report(self, error: ServiceError) -> tuple[dict[str, Any], str]:
+        """Counts and logs an error of the client; returns its problem and the id of the log line."""
+        request_id = uuid.uuid4().hex
+        problem = problem_details(error, request_id).document()
+        kind = problem["type"].rpartition(":")[2]
+        self._parts.telemetry.protocol_errors.labels(kind).inc()
+        if (held_back := LOG.held_back()) is not None:
+            structlog.get_logger("murho.connection").warning(
+                "connection refused",
+                client="{}:{}".format(*self.client) if self.client else "unknown",
+                kind=kind,
+                status=problem["status"],
+                detail=problem["detail"],
+                request_id=request_id,
+                lines_held_back=held_back,
+            )
+        return problem, request_id
+
+    def _close(self) -> None:
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._watch_sending()
+
+    @property
+    def _answering(self) -> bool:
+        """Whether an answer is owed."""
+        return self._running is not None and not self._running.response_complete
 
     # The server calls these while it drains.
 
     def drain(self) -> None:
-        """Lets the last answer that is owed close the connection."""
+        """Lets the answer that is owed close the connection."""
         if self._answering and not self.cycle.response_started:
             self.cycle.keep_alive = False
 
@@ -294,179 +288,42 @@ class Connection(HttpToolsProtocol):
 
     def close_if_idle(self) -> None:
         """Closes the connection, unless a request is in progress or has just arrived."""
-        if self._answering or self.is_new or self._arriving is not Part.NOTHING or unread_bytes(self.transport):
+        if self._answering or self.is_new or not self._whole:
             return
-        self._close()
-
-    # Refusing
-
-    @property
-    def _answering(self) -> bool:
-        """Whether an answer is owed."""
-        return self._running is not None and not self._running.response_complete and not self._running.disconnected
-
-    def _check_head(self, method: bytes) -> None:
-        """Checks a request's head: its limits, and what servers beside this one may understand in another way.
-
-        Raises:
-            HeadersTooLargeError, TargetTooLongError: A limit is passed.
-            MalformedRequestError: The version isn't HTTP/1, or the request doesn't say its host once (RFC 9112, 3.2).
-            TransferCodingError: The body is in another transfer coding than chunked (RFC 9112, 6.1).
-        """
-        limits, version, target = self._limits, self.parser.get_http_version(), self.url
-        if len(target) > limits.target_bytes or len(self.headers) > limits.headers:
-            raise limits.too_large(target)
-        # Only where all that has arrived, which may be more than the head, is above the limit, is the size counted.
-        if self._overhead > limits.head_bytes:
-            size = len(target) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-            if size > limits.head_bytes:
-                raise limits.too_large(target)
-        if version not in {"1.1", "1.0"}:
-            raise MalformedRequestError(f"This is no HTTP/1.1 request: its version is {version}.")
-        hosts = []
-        for name, value in self.headers:
-            if name == b"host":
-                hosts.append(value)
-            elif name == b"transfer-encoding":
-                if version == "1.0":
-                    raise MalformedRequestError("This is no HTTP/1.1 request: HTTP/1.0 has no transfer codings.")
-                if value.strip().lower() != b"chunked":
-                    raise TransferCodingError("This service takes the transfer coding chunked alone.")
-        if len(hosts) > 1 or (not hosts and version == "1.1"):
-            raise MalformedRequestError(
-                f"This is no HTTP/1.1 request: it has {len(hosts)} Host headers instead of one."
-            )
-        if target[:1] == b"/" or (target == b"*" and method == b"OPTIONS"):
-            return
-        scheme, _, rest = target.partition(b"://")
-        authority = rest.partition(b"/")[0].partition(b"?")[0]
-        if scheme.lower() not in {b"http", b"https"} or not authority:
-            raise MalformedRequestError("This is no HTTP/1.1 request: its target isn't a valid path.")
-        if hosts and authority.lower() != hosts[0].lower():
-            raise MalformedRequestError("This is no HTTP/1.1 request: its target and its Host header name two hosts.")
-
-    def _without_offer(self, rest: bytes) -> bytes:
-        """Returns what to parse once a client has offered another protocol, as Java's does with every request.
-
-        The parser takes what follows the headers of such a request for the other protocol. So it gets the headers once
-        more, without the offer, and goes on in HTTP/1.1.
-
-        Args:
-            rest: What follows the headers.
-        """
-        if not self._offered:
-            return rest
-        self._offered = False
-        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
-        # After an offer with `Connection: close`, or of HTTP/1.0, the parser would read nothing more.
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        return head_without_offer(method, self.url, version, self.headers) + rest
-
-    def _head_is_late(self) -> None:
-        self._timer = None
-        if self.flow.read_paused:  # it is late because nothing is read at the moment
-            self._arm(self._limits.head_seconds, self._head_is_late)
-            return
-        seconds = self._limits.head_seconds
-        self._refuse(SlowRequestError(f"The request's headers didn't arrive within {seconds:.3g} seconds."))
-
-    def _refuse(self, error: ServiceError) -> None:
-        """Says what is wrong, after the answers that are still owed, and closes the connection."""
-        self._disarm()
-        self._unset_keepalive_if_required()
-        self._deaf = True
-        self._refusal = error
-        if self._arriving is Part.BODY:
-            # The newest request will never be whole.
-            if self.pipeline:
-                self.pipeline.popleft()
-            elif self._running is None or self._running.response_started:
-                self._report(error)
-                self._cut_off_running()
-                self._close()
-                return
-            else:
-                self._cut_off_running()
-        if not self._answering:
-            self._send_refusal()
-
-    def _send_refusal(self) -> None:
-        error, self._refusal = self._refusal, None
-        if error is None or self.transport.is_closing():
-            return
-        problem, request_id = self._report(error)
-        self.transport.write(problem_bytes(problem, request_id, self.server_state.default_headers))
-        if self._turned_away and not self._limits.linger:
+        place = self.transport.get_extra_info("socket").fileno()
+        if not any(fcntl.ioctl(place, termios.FIONREAD, bytes(4))):  # bytes that have arrived and are not read
             self._close()
-        else:
-            self._linger()
-
-    def _report(self, error: ServiceError) -> tuple[ProblemDetails, str]:
-        return self._limits.report(error, self.client, self._telemetry)
-
-    # Closing
-
-    def _await_request(self) -> None:
-        self._unset_keepalive_if_required()
-        self.timeout_keep_alive_task = self.loop.call_later(self._limits.idle_seconds, self.timeout_keep_alive_handler)
-
-    def _cut_off_running(self) -> None:
-        """Tells the request in progress that nobody waits for it any more."""
-        if self._running is not None and not self._running.response_complete:
-            self._running.disconnected = True
-            self._running.message_event.set()
-            self.flow.resume_writing()
-
-    def _linger(self) -> None:
-        """Ends the own side, and drops what still arrives, until the client has ended its side too.
-
-        To close while a client sends would reset the connection, and the answer would be lost.
-        """
-        self.transport.write_eof()
-        self.flow.resume_reading()
-        self._arm(LINGER_SECONDS, self.transport.abort)
-
-    def _close(self) -> None:
-        self._disarm()
-        self.transport.close()
-        self._watch_sending()
-
-    # Sending
-
-    def _watch_sending(self) -> None:
-        """Watches that the client takes what is left to send, however slowly."""
-        left = self.transport.get_write_buffer_size()
-        if left and self._sending is None:
-            self._sending = self.loop.call_later(self._limits.send_seconds, self._check_sending, left)
-
-    def _check_sending(self, before: int) -> None:
-        self._sending = None
-        if self.transport.get_write_buffer_size() < before:
-            self._watch_sending()
-            return
-        seconds = self._limits.send_seconds
-        self._report(SlowRequestError(f"The client took nothing of its answer for {seconds:.3g} seconds."))
-        self.transport.abort()
-
-    def _stop_watching(self) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
-            self._sending = None
-
-    def _arm(self, seconds: float, then: Callable[[], object]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_later(seconds, then)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
-def unread_bytes(transport: asyncio.Transport) -> int:
-    """Returns the number of bytes that have arrived at a socket and are not read."""
-    place = transport.get_extra_info("socket").fileno()
-    (count,) = struct.unpack("i", fcntl.ioctl(place, termios.FIONREAD, struct.pack("i", 0)))
-    return int(count)
+def files_for(connections: int) -> int:
+    """Raises this process's limit of open files as far as it is needed and allowed; returns what connections may take.
+
+    A soft limit is often 1,024 (256 on macOS) for the sake of old programs, while the hard one is far above.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + RESERVED_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        wanted = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+        except (OSError, ValueError):  # a system may allow less than its hard limit says
+            pass
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return connections
+    # With a very low limit, half of it.
+    left = max(soft - RESERVED_FILES, soft // 2)
+    structlog.get_logger("murho.server").warning(
+        f"This process may open {soft} files, so it takes at most {left} connections instead of {connections}. "
+        "Raise the hard limit of open files (ulimit -Hn, LimitNOFILE), or lower MURHO_MAX_CONNECTIONS."
+    )
+    return left
+
+
+def is_out_of_files() -> bool:
+    """Returns whether this process can't open another file, by trying."""
+    try:
+        os.close(os.dup(2))
+    except OSError:
+        return True
+    return False

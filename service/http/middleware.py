@@ -39,6 +39,7 @@ from murho.service.errors import (
     NotReadyError,
     QueueFullError,
     TargetTooLongError,
+    TooManyConnectionsError,
     problem_response,
 )
 from murho.service.security import Caller
@@ -332,6 +333,7 @@ class FrontDoor:
         # Of pages: without keys `*` would let those of strangers change something.
         self._names = tuple(host for host in settings.hosts if host != "*" or not keyless)
         self._root, self._metrics_port = settings.root_path, settings.metrics_port
+        self._settings = settings
         address = _address(settings.host)
         # On all interfaces nobody can say by which names the service is known: in a container, behind a balancer.
         self._guess = keyless and not (address is not None and address.is_unspecified)
@@ -341,11 +343,26 @@ class FrontDoor:
         """Checks a request, and takes away its cookies and the path below which a proxy shows the service.
 
         Raises:
+            TooManyConnectionsError: The connection is one too many.
             HTTPException: The path is of another port.
-            HeadersTooLargeError, TargetTooLongError: A header or the query would take long to read.
+            HeadersTooLargeError, TargetTooLongError: The headers or the target are above a limit, or would take long to
+                read.
             MisdirectedError: The request is to a name that isn't this service's.
             ForeignPageError: A page of another site wants to change something.
         """
+        settings = self._settings
+        if "refused" in scope["state"]:
+            raise TooManyConnectionsError("The service has all connections that it takes. Try again.", retry_after=1)
+        if len(scope["query_string"]) + len(scope.get("raw_path") or b"") > settings.max_target_bytes:
+            raise TargetTooLongError(
+                f"Path and query are longer than {settings.max_target_bytes} bytes. Send options in the body."
+            )
+        size = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+        if size > settings.max_header_bytes or len(scope["headers"]) > settings.max_headers:
+            raise HeadersTooLargeError(
+                f"This service takes at most {settings.max_headers} headers, with {settings.max_header_bytes} bytes in "
+                "all."
+            )
         if self._root and f"{scope['path']}/".startswith(f"{self._root}/"):
             scope["path"] = scope["path"].removeprefix(self._root) or "/"
         if self._metrics_port is not None:

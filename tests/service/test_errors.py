@@ -4,12 +4,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from httptools import HttpParserError
 
 from murho.model.errors import Problem
 from murho.service import errors
 from murho.service.errors import BadInputError, problem_details
-from murho.service.http.limits import refusal_of
 from tests.service.support import ROW, FakeModel, make_client
 
 
@@ -36,12 +34,6 @@ def test_the_detail_counts_problems_that_are_not_listed() -> None:
     assert "1000 things" in problem_details(BadInputError(listed, 1000), "id").detail
     assert "first 2" in problem_details(BadInputError(listed, 1000), "id").detail
     assert "all are listed" in problem_details(BadInputError(listed), "id").detail
-
-
-def test_out_of_memory_while_a_request_is_parsed_is_no_malformed_request() -> None:
-    error = HttpParserError()
-    error.__context__ = MemoryError()
-    assert problem_details(refusal_of(error), "id").status == 503
 
 
 LONG = "x" * 30_000

@@ -64,14 +64,7 @@ def slow_model(service: Served) -> Iterator[Callable[[float], None]]:
         b"GET /healthz\xff HTTP/1.1\r\n" + HOST + b"\r\n",
         POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
         POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        GET.replace(b" HTTP/1.1", b""),
-        GET.replace(b"HTTP/1.1", b"HTTP/2.0"),
-        GET.replace(HOST, b""),
-        GET.replace(HOST, HOST + HOST),
-        GET.replace(b"/healthz", b"*"),
-        GET.replace(b"/healthz", b"http://other.example/healthz"),
         GET.replace(b"GET /healthz", b"CONNECT localhost:443"),
-        POST.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         GET[:-2] + b"X-Folded: a\r\n b\r\n\r\n",
     ],
 )
@@ -88,13 +81,6 @@ def test_what_is_no_request_is_answered_with_a_problem_and_closed(service: Serve
     assert service.errors("malformed-request") == before + 1
 
 
-@pytest.mark.parametrize("coding", [b"gzip, chunked", b"identity, chunked", b"gzip\r\nTransfer-Encoding: chunked"])
-def test_a_transfer_coding_other_than_chunked_is_refused(wire: Wire, coding: bytes) -> None:
-    wire.send(POST + b"Transfer-Encoding: " + coding + b"\r\n\r\n0\r\n\r\n")
-    assert wire.read().status == 501
-    assert wire.end() == b""
-
-
 def test_the_target_may_name_the_host_once_more(service: Served) -> None:
     assert service.ask(GET.replace(b"/healthz", b"http://LOCALHOST/healthz")).status == 200
 
@@ -102,14 +88,6 @@ def test_the_target_may_name_the_host_once_more(service: Served) -> None:
 def test_an_answer_without_a_body_is_sent_before_its_connection_closes(wire: Wire) -> None:
     wire.send(b"HEAD /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
     assert wire.end().startswith(b"HTTP/1.1 200")
-
-
-def test_the_answers_before_nonsense_come_first(service: Served, slow_model: Callable[[float], None]) -> None:
-    slow_model(0.1)
-    with service.wire() as wire:
-        wire.send(PREDICT, PREDICT, b"nonsense\r\n\r\n")
-        assert [wire.read().status for _ in range(3)] == [200, 200, 400]
-        assert wire.end() == b""
 
 
 def test_a_body_that_breaks_off_in_nonsense_is_answered_once(wire: Wire) -> None:
@@ -130,31 +108,18 @@ def test_a_body_that_breaks_off_in_nonsense_is_answered_once(wire: Wire) -> None
         ([GET[:-2] + b"X-Padding: ", *[b"x" * 1000] * 40], 431, "32768 bytes"),  # they never end
         ([GET[:-2], *HEADERS, b"\r\n"], 431, ""),
         ([CHUNKED, *[b"X: " + b"y" * 10_000 + b"\r\n"] * 100], 431, ""),  # trailers
-        *(
-            ([b"GET /healthz?" + b"x" * length + b" HTTP/1.1\r\n" + HOST + b"\r\n"], 414, "16384 bytes")
-            for length in (20_000, 10**6)
-        ),
+        ([b"GET /healthz?" + b"x" * 20_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n"], 414, "16384 bytes"),
+        ([b"GET /healthz?" + b"x" * 10**6], 431, "32768 bytes"),
     ],
 )
 def test_too_large_headers_and_targets_are_refused(service: Served, sent: list[bytes], status: int, said: str) -> None:
-    before = service.errors("headers-too-large")
     reply = service.ask(*sent)
     assert (reply.status, said in reply.problem()["detail"]) == (status, True)
-    assert service.errors("headers-too-large") == before + (status == 431)
 
 
 def test_so_many_headers_are_read_and_trailers_are_none(service: Served) -> None:
     assert service.ask(GET[:-2], *HEADERS[:98], b"\r\n").status == 200
     assert service.ask(CHUNKED, b"Accept: text/csv\r\n\r\n").headers["content-type"] == "application/json"
-
-
-def test_a_flood_of_requests_on_one_connection_is_bounded(service: Served, slow_model: Callable[[float], None]) -> None:
-    slow_model(0.3)
-    with service.wire() as wire:
-        wire.send(PREDICT + GET * 150)
-        statuses = [wire.read().status for _ in range(102)]
-        assert statuses == [200] * 101 + [400]
-        assert wire.end() == b""
 
 
 # Times
@@ -186,8 +151,7 @@ def test_headers_that_come_slowly_are_answered_408(hasty: Served) -> None:
     assert hasty.errors("slow-request") == before + 1
 
 
-def test_a_body_that_comes_slowly_is_answered_408_and_cut_off(hasty: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("murho.service.http.connection.LINGER_SECONDS", 0.3)
+def test_a_body_that_comes_slowly_is_answered_408_and_cut_off(hasty: Served) -> None:
     with hasty.wire() as wire:
         wire.send(POST + b"Content-Length: 1000\r\n\r\n")
         reply: list[int] = []
@@ -266,10 +230,10 @@ def test_an_answer_before_the_end_of_the_body_can_be_read(wire: Wire, header: by
         assert wire.read().status == 200
 
 
-def test_a_body_that_nobody_reads_any_more_ends_in_time(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("murho.service.http.connection.LINGER_SECONDS", 0.2)
-    with service.wire() as wire:
-        wire.send(POST + b"Content-Length: 5000000\r\n\r\n")
+@pytest.mark.parametrize("header", [b"", b"Connection: close\r\n"])
+def test_a_body_that_nobody_reads_any_more_ends_in_time(hasty: Served, header: bytes) -> None:
+    with hasty.wire() as wire:
+        wire.send(POST + header + b"Content-Length: 500000000\r\n\r\n")
         assert wire.read().status == 413
         assert wire.end() == b""
 
@@ -318,15 +282,6 @@ def test_head_is_get_without_a_body(service: Served, path: str) -> None:
 
 
 # Clients that leave
-
-
-def test_a_client_that_ends_its_side_is_told_that_its_request_is_not_whole(wire: Wire) -> None:
-    wire.send(PREDICT[:-1])
-    wire.socket.shutdown(socket.SHUT_WR)
-    reply = wire.read()
-    assert reply.status == 400
-    assert "ended before" in reply.problem()["detail"]
-    assert wire.end() == b""
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -392,14 +347,13 @@ def test_above_the_number_of_connections_a_client_is_told_so() -> None:
                     late.send(GET)
                     reply = late.read()
                     assert (reply.status, reply.headers["retry-after"], late.end()) == (503, "1", b"")
-                    assert "3 connections" in reply.problem()["detail"]
+                    assert "all connections" in reply.problem()["detail"]
             for wire in held:
                 wire.send(GET)
                 assert wire.read().status == 200
         for wire in held:
             wire.close()
         wait_until(lambda: not service.server.server_state.connections)
-        assert service.errors("too-many-connections") == 5
         assert service.metric("murho_connections") >= 1
 
 
@@ -435,19 +389,3 @@ def test_while_draining_each_answer_closes_and_no_request_is_lost() -> None:
         assert set(statuses) == {200}
         assert idle.end() == b""
         idle.close()
-
-
-def test_a_client_in_the_middle_of_its_headers_is_told_that_the_service_stops() -> None:
-    with served() as service, service.wire() as wire:
-        wire.send(GET[:-4])
-        wait_until(lambda: len(service.server.server_state.connections) > 0)
-        time.sleep(0.3)  # until the headers are read, too
-        service.call(service.server.stop, 15)
-        assert wire.read().status == 503
-        assert wire.end() == b""
-
-
-def test_an_answer_can_be_read_although_the_client_sends_more_than_it_may(wire: Wire) -> None:
-    wire.send(GET[:-2] + b"Connection: close\r\n\r\n", *[b"x" * 100_000] * 20)
-    assert wire.read().headers["connection"] == "close"
-    assert wire.end() == b""

@@ -5,8 +5,7 @@ import resource
 
 import pytest
 
-from murho.service.http.limits import RESERVED_FILES, ConnectionLimits, files_for, is_out_of_files
-from murho.service.settings import Settings
+from murho.service.http.connection import RESERVED_FILES, files_for, is_out_of_files
 
 
 class Limit:
@@ -39,7 +38,6 @@ def test_the_limit_of_open_files_is_raised_as_needed(
     monkeypatch.setattr(resource, "setrlimit", limit.set)
     assert files_for(10_000) == connections
     assert limit.now == (raised, hard)
-    assert ConnectionLimits(Settings(max_connections=50)).connections == 50
 
 
 def test_a_limit_that_cannot_be_raised_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
