@@ -1,9 +1,9 @@
 """The Model Context Protocol: tools by which an agent describes models, predicts, explains, adds up and decides.
 
-A tool is a question of the HTTP service in other words (`TOOLS`): its answer is made shorter, and has units and
-warnings. So keys, limits and the queue are those of HTTP. `POST /mcp` asks the service that it belongs to; `murho mcp`
-speaks over stdin and stdout, and asks a service of its own or one elsewhere. The schemas of the tools are made of those
-of the models. Needs the extra `murho[mcp]`.
+A tool is a question of the HTTP service in other words: its answer is made shorter, and has units and warnings. So
+keys, limits and the queue are those of HTTP. `POST /mcp` asks the service that it belongs to; `murho mcp` speaks over
+stdin and stdout, and asks a service of its own or one elsewhere. The schemas of rows are made of those of the models.
+Needs the extra `murho[mcp]`.
 """
 
 from __future__ import annotations
@@ -11,33 +11,32 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from copy import deepcopy
+from functools import wraps
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from inspect import getdoc
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import AfterValidator, Field
 from starlette.routing import Route
 
 from murho.model.checkpoint.checkpoint import NAME_PATTERN
 from murho.model.errors import printable
-from murho.service.outcomes.routes import QualityQuery
-from murho.service.predict.aggregate import AggregateRequest
+from murho.model.files import JSON
 from murho.service.predict.bodies import whole_body
-from murho.service.predict.decide import DecideRequest
 from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW
 from murho.service.predict.rows import MAX_LISTED, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     import httpx2
     import mcp_types as types
-    from mcp.server.lowlevel import Server
-    from pydantic import BaseModel
+    from mcp.server.mcpserver import MCPServer
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from murho.model.files import JSON
     from murho.service.parts import Parts
 
 INSTRUCTIONS = (
@@ -60,133 +59,227 @@ LONG = frozenset({"history", "pit", "reliability"})
 """Keys of a quality that are for charts."""
 OF_ROW = re.compile(r"/inputs/([0-9]+)(/|$)")
 HEADERS = {"content-type": "application/json"}
-IMPORTED = ("httpx2", "mcp_types", "mcp.server.lowlevel", "mcp.server.streamable_http_manager")
+IMPORTED = ("httpx2", "mcp_types", "mcp.server.mcpserver", "mcp.server.streamable_http_manager")
 """Modules that messages need; to import them takes a second."""
 ASKED_BY: ContextVar[Scope] = ContextVar("asked_by")
 """The request to `/mcp` whose tool is being called."""
 
 
-ROWS: JSON = {"type": "array", "minItems": 1, "description": "null: not known."}
-"""Becomes the schema of the rows of the models that there are."""
-INTERVAL = {
-    "type": "number",
-    "exclusiveMinimum": 0,
-    "exclusiveMaximum": 1,
-    "default": 0.9,
-    "description": "Probability of the interval, or of the set of classes.",
-}
+def _name(text: str) -> str:
+    if not NAME_PATTERN.fullmatch(text):
+        raise ValueError("the name of a model, as list_models tells")
+    return text
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """One tool.
+Model = Annotated[str, AfterValidator(_name)]
+Rows = Annotated[list[Any], Field(min_length=1, description="null: not known.")]
+Interval = Annotated[float, Field(gt=0, lt=1, description="Probability of the interval, or of the set of classes.")]
 
-    Attributes:
-        description: What it does, for the agent.
-        path: What is asked; with `{model}` it takes a model.
-        answer: Makes the answer of the document and the arguments; these have `about` too, what is told of the model.
-        properties: JSON Schemas of its arguments beside `model`; of a GET they are query parameters.
-        more: What the body of the request has beside arguments; None: it is a GET.
-        most: The most rows, if it predicts rows.
+
+class Tools:
+    """The tools: each method is one, with its arguments and, as its docstring, what an agent is told of it.
+
+    Args:
+        connected: Gives a client of the service that answers.
     """
 
-    description: str
-    path: str
-    answer: Callable[[JSON, JSON], JSON]
-    properties: Mapping[str, Any] = field(default_factory=dict)
-    more: Mapping[str, Any] | None = None
-    most: int | None = None
+    def __init__(self, connected: Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]) -> None:
+        self._connected = connected
 
-    @property
-    def arguments(self) -> JSON:
-        """All its arguments, with their schemas."""
-        model = {"model": {"type": "string"}} if "{model}" in self.path else {}
-        return {**model, **self.properties}
+    async def ask(self, path: str, body: JSON | None = None, **query: str | None) -> JSON:
+        """Returns the document that the service answers.
+
+        Raises:
+            ValueError: It answers with a problem.
+        """
+        method, content = "GET", None
+        if body is not None:
+            method, content = "POST", json.dumps({name: value for name, value in body.items() if value is not None})
+        said = {name: value for name, value in query.items() if value is not None}
+        async with self._connected() as client:
+            response = await client.request(method, path, content=content, params=said or None, headers=HEADERS)
+        document: JSON = response.json()
+        if response.is_success:
+            return document
+        errors = [
+            f"{each['pointer'].replace('/inputs', '/rows', 1)}: {each['message']}"
+            for each in document.get("errors", ())
+        ]
+        raise ValueError("\n".join(errors) or document.get("detail") or document["title"])
+
+    async def list_models(self) -> JSON:
+        """The models that are served, and what each predicts."""
+        models = (await self.ask("/models"))["models"]
+        kept = ("name", "version", "target")
+        return {"models": [{name: model[name] for name in kept if name in model} for model in models]}
+
+    async def describe_model(self, model: Model) -> JSON:
+        """A model: its target with unit, its features with kinds, units, ranges and categories, and how good it is."""
+        document = await self.ask(f"/models/{model}")
+        kept, metrics = ("name", "version", "task", "target", "features"), document["metrics"]
+        scores = {name: metrics[name] for name in ("n", "crps", "rmse", "accuracy") if name in metrics}
+        if "coverage" in (calibrated := metrics.get("calibrated", {})):
+            scores["coverage_of_90_percent_intervals"] = calibrated["coverage"]["90"]
+        return {name: document[name] for name in kept} | {"on_held_out_rows": scores}
+
+    async def predict(
+        self,
+        model: Model,
+        rows: Annotated[Rows, Field(max_length=MOST_ROWS)],
+        interval: Interval = 0.9,
+        threshold: Annotated[float | None, Field(description="Also tell how likely the target exceeds it.")] = None,
+    ) -> JSON:
+        """Predict rows, with the interval in which a new observation lies, or the probabilities of classes.
+
+        `unsure` where the model does not know, and why.
+        """
+        target = (await self.ask(f"/models/{model}"))["target"] or {}
+        document = await self.ask(
+            f"/models/{model}/predict",
+            {
+                "inputs": rows,
+                "percentiles": _levels(interval),
+                "coverage": interval if target.get("classes") else None,
+                "thresholds": None if threshold is None else [threshold],
+            },
+        )
+        told = _head(document) | {"interval_probability": interval, "unit": target.get("unit")}
+        because, general = dict[int, list[str]](), list[str]()
+        for warning in document["warnings"]:
+            if found := OF_ROW.match(warning["pointer"]):
+                because.setdefault(int(found[1]), []).append(warning["message"])
+            else:
+                general.append(warning["message"])
+        told["rows"] = [_row(document, row, because.get(row)) for row in range(len(rows))]
+        return told | ({"warnings": general} if general else {})
+
+    async def explain(
+        self,
+        model: Model,
+        rows: Annotated[Rows, Field(max_length=MOST_EXPLAINED)],
+    ) -> JSON:
+        """Say what the cells of a row do to its prediction and to its spread, beside a row of which nothing is known.
+
+        It describes the model, and claims no cause.
+        """
+        unit = (await self.ask(f"/models/{model}"))["target"].get("unit")
+        document = await self.ask(
+            f"/models/{model}/predict", {"inputs": rows, "percentiles": [50.0], "include": ["why"]}
+        )
+        return _head(document) | {"rows": _shares(document, rows, unit), "warnings": _messages(document)}
+
+    async def aggregate(
+        self,
+        model: Model,
+        rows: Rows,
+        interval: Interval = 0.9,
+        by: Annotated[list[str] | None, Field(description="Features whose cells say which rows go together.")] = None,
+        statistic: Annotated[
+            str | None, Field(description="sum (default), mean or count_above; of a classifier count, of each class.")
+        ] = None,
+        threshold: Annotated[float | None, Field(description="Of count_above, in the target's unit.")] = None,
+        weights: Annotated[list[float] | None, Field(description="One number a row, not negative.")] = None,
+    ) -> JSON:
+        """Add up predictions over rows, in all or by group: a sum, a mean or a count, with its interval.
+
+        Never add up intervals of rows instead.
+        """
+        body = {"inputs": rows, "by": by, "statistic": statistic, "threshold": threshold, "weights": weights}
+        document = await self.ask(f"/models/{model}/aggregate", {**body, "percentiles": _levels(interval)})
+        groups = []
+        for place, group in enumerate(document["groups"]):
+            bands = document["percentiles"]["values"][place]
+            several = isinstance(bands[0], list)
+            ends = [[each[0], each[-1]] for each in bands] if several else [bands[0], bands[-1]]
+            told = {"group": group, "rows": document["rows"][place], "mean": document["mean"][place], "interval": ends}
+            groups.append(told)
+        kept = {name: document[name] for name in ("statistic", "by", "classes") if name in document}
+        share = {"interval_probability": interval}
+        return _head(document) | share | kept | {"groups": groups, "warnings": _messages(document)}
+
+    async def decide(
+        self,
+        model: Model,
+        contexts: Annotated[
+            list[JSON], Field(min_length=1, description="Rows, with all features that no action sets.")
+        ],
+        actions: Annotated[
+            list[JSON] | None,
+            Field(
+                description='A list of {"id": …, "inputs": {…}, "cost": …, "utility": {…}}: the features that each '
+                "action sets, its cost in the target's unit; of a classifier a utility for each class. Without actions "
+                "the classes are the actions."
+            ),
+        ] = None,
+        policy: Annotated[str | None, Field(description="thompson (default), greedy, ucb or threshold.")] = None,
+        goal: Annotated[str | None, Field(description="max (default) or min: of the target.")] = None,
+        threshold: Annotated[
+            float | None, Field(description="Of threshold: what a new observation is to be beyond.")
+        ] = None,
+        at_least: Annotated[
+            float | None, Field(description="Of threshold: the probability of that, 0.9 by default.")
+        ] = None,
+    ) -> JSON:
+        """Choose one of several actions for each context, by what the model expects of them and how sure it is."""
+        body = {"contexts": contexts, "actions": actions, "policy": policy, "goal": goal}
+        document = await self.ask(f"/models/{model}/decide", {**body, "threshold": threshold, "at_least": at_least})
+        decisions = []
+        for context, action in enumerate(document["action"]):
+            of_actions = [
+                {"id": name, **{key: document[key][context][place] for key in OF_ACTIONS}}
+                for place, name in enumerate(document["actions"])
+            ]
+            told = {"action": action, "propensity": document["propensity"][context], "actions": of_actions}
+            decisions.append(told)
+        how = {name: document[name] for name in ("policy", "goal")}
+        return _head(document) | how | {"decisions": decisions, "warnings": _messages(document)}
+
+    async def quality(
+        self,
+        model: Model,
+        window: Annotated[str | None, Field(description="How far back, such as 24h, 30d (default) or 4w.")] = None,
+        by: Annotated[str | None, Field(description="A feature whose groups are told apart.")] = None,
+    ) -> JSON:
+        """How good the recorded predictions were, by what came true: coverage, errors, since when they are wrong."""
+        document = await self.ask(f"/models/{model}/quality", window=window, by=by)
+        for each in document.get("versions", ()):
+            for name in LONG & each.keys():
+                del each[name]
+        return document
 
 
-def _fields(kind: type[BaseModel], *names: str) -> JSON:
-    """Returns the schemas of some keys of a request."""
-    found = kind.model_json_schema()["properties"]
-    return {name: {key: found[name][key] for key in found[name] if key not in ("default", "title")} for name in names}
+def _levels(share: float) -> list[float]:
+    return [50.0 - 50.0 * share, 50.0, 50.0 + 50.0 * share]
 
 
-def _body(tool: Tool, arguments: JSON, about: JSON) -> JSON:
-    """Returns the body of a tool's request.
-
-    Raises:
-        ValueError: An argument can't be used.
-    """
-    body = {name: value for name, value in arguments.items() if name != "model"} | dict(tool.more or {})
-    if "rows" in tool.properties:
-        rows = body["inputs"] = body.pop("rows", None)
-        if tool.most and not (isinstance(rows, list) and len(rows) <= tool.most):
-            raise ValueError(f"rows: a list of at most {tool.most}; aggregate takes more")
-    if "interval" in tool.properties:
-        share = body.pop("interval", 0.9)
-        if not isinstance(share, int | float) or not 0.0 < share < 1.0:
-            raise ValueError("interval: a probability between 0 and 1")
-        body["percentiles"] = [50.0 - 50.0 * share, 50.0, 50.0 + 50.0 * share]
-        if tool.most and about["target"].get("classes"):
-            body["coverage"] = share
-    if tool.most and "threshold" in body:
-        body["thresholds"] = [body.pop("threshold")]
-    return body
+def _row(document: JSON, row: int, because: list[str] | None) -> JSON:
+    """Returns what is told of one row of a prediction."""
+    if "mean" in document:
+        low, _, high = document["percentiles"]["values"][row]
+        told = {"mean": document["mean"][row], "interval": [low, high], "std": document["std"][row]}
+        unsure = document["epistemic_std"][row] > document["aleatoric_std"][row]
+        if "exceedance" in document:
+            told["probability_above_threshold"] = document["exceedance"]["values"][row][0]
+        doubt = "the model knows too few rows like this one: its own doubt is larger than the scatter of the data"
+    else:
+        likely = sorted(zip(document["probabilities"][row], document["classes"], strict=True), reverse=True)[:3]
+        told = {"prediction": document["prediction"][row], "set": document["prediction_set"]["values"][row]}
+        told["probabilities"] = {name: share for share, name in likely}
+        unsure = 2.0 * document["epistemic_entropy"][row] > document["entropy"][row]
+        doubt = "the networks disagree about this row"
+    if because is None:
+        because = ["the row is unlike the training rows"] if document["extrapolation"][row] else []
+    reasons = [*([doubt] if unsure else []), *because]
+    return told | {"unsure": bool(reasons), **({"because": reasons} if reasons else {})}
 
 
-def _tells_models(document: JSON, _: JSON) -> JSON:
-    models = [
-        {name: model[name] for name in ("name", "version", "target") if name in model} for model in document["models"]
-    ]
-    return {"models": models}
-
-
-def _tells_model(document: JSON, _: JSON) -> JSON:
-    kept = ("name", "version", "task", "target", "features")
-    calibrated = document["metrics"].get("calibrated", {})
-    scores = {
-        name: document["metrics"][name] for name in ("n", "crps", "rmse", "accuracy") if name in document["metrics"]
-    }
-    covered = {"coverage_of_90_percent_intervals": calibrated["coverage"]["90"]} if "coverage" in calibrated else {}
-    return {name: document[name] for name in kept} | {"on_held_out_rows": scores | covered}
-
-
-def _tells_rows(document: JSON, arguments: JSON) -> JSON:
-    head = _head(document) | {"interval_probability": arguments.get("interval", 0.9)}
-    because, general = dict[int, list[str]](), list[str]()
-    for warning in document["warnings"]:
-        if found := OF_ROW.match(warning["pointer"]):
-            because.setdefault(int(found[1]), []).append(warning["message"])
-        else:
-            general.append(warning["message"])
-    rows = []
-    for row in range(len(document["mean"] if "mean" in document else document["prediction"])):
-        if "mean" in document:
-            low, _, high = document["percentiles"]["values"][row]
-            told = {"mean": document["mean"][row], "interval": [low, high], "std": document["std"][row]}
-            unsure = document["epistemic_std"][row] > document["aleatoric_std"][row]
-            if "exceedance" in document:
-                told["probability_above_threshold"] = document["exceedance"]["values"][row][0]
-            doubt = "the model knows too few rows like this one: its own doubt is larger than the scatter of the data"
-        else:
-            likely = sorted(zip(document["probabilities"][row], document["classes"], strict=True), reverse=True)[:3]
-            told = {"prediction": document["prediction"][row], "set": document["prediction_set"]["values"][row]}
-            told["probabilities"] = {name: share for share, name in likely}
-            unsure = 2.0 * document["epistemic_entropy"][row] > document["entropy"][row]
-            doubt = "the networks disagree about this row"
-        warned = because.get(row, ["the row is unlike the training rows"] if document["extrapolation"][row] else [])
-        reasons = [*([doubt] if unsure else []), *warned]
-        rows.append(told | {"unsure": bool(reasons), **({"because": reasons} if reasons else {})})
-    unit = (arguments["about"]["target"] or {}).get("unit")
-    return head | {"unit": unit, "rows": rows} | ({"warnings": general} if general else {})
-
-
-def _tells_why(document: JSON, arguments: JSON) -> JSON:
-    """Says of each row what its cells do to the answer and to its spread, the strongest first."""
-    why, unit, rows = document["why"], arguments["about"]["target"].get("unit"), []
+def _shares(document: JSON, inputs: list[Any], unit: str | None) -> list[JSON]:
+    """Returns of each row what its cells do to the answer and to its spread, the strongest first."""
+    why, rows = document["why"], []
     what, spread, parts = "probability", "entropy", ["entropy"]
     if "mean" in document:
         what, spread, parts = "mean", "variance", ["epistemic_variance", "aleatoric_variance"]
-    for row, cells in enumerate(arguments["rows"]):
+    for row, cells in enumerate(inputs):
         before = sum(why["baseline"][part][row] for part in parts)
         found = []
         for place, (name, share, *doubts) in enumerate(
@@ -195,122 +288,21 @@ def _tells_why(document: JSON, arguments: JSON) -> JSON:
             doubt, cell = sum(doubts) / before, json.dumps(cells[name] if isinstance(cells, dict) else cells[place])
             words = f"{name} = {cell}: {what} {share:+.3g}{f' {unit}' if unit else ''}, {spread} {doubt:+.0%}"
             found.append((abs(share) / (before**0.5 if what == "mean" else 1.0) + abs(doubt), words))
-        answer = document["mean"] if what == "mean" else document["prediction"]
-        baseline = why["baseline"][what][row]
+        answer = "mean" if what == "mean" else "prediction"
         strongest = [words for _, words in sorted(found, reverse=True)[:MOST_SHARES]]
-        rows.append(
-            {
-                what if what == "mean" else "prediction": answer[row],
-                f"{what}_without_cells": baseline,
-                "cells": strongest,
-            }
-        )
-    return _head(document) | {"rows": rows, "warnings": _messages(document)}
+        without = {f"{what}_without_cells": why["baseline"][what][row]}
+        rows.append({answer: document[answer][row], **without, "cells": strongest})
+    return rows
 
 
 def _messages(document: JSON) -> list[str]:
     return [warning["message"] for warning in document["warnings"][:MAX_LISTED]]
 
 
-def _tells_decisions(document: JSON, _: JSON) -> JSON:
-    decisions = []
-    for context, action in enumerate(document["action"]):
-        of_actions = [
-            {"id": name, **{key: document[key][context][place] for key in OF_ACTIONS}}
-            for place, name in enumerate(document["actions"])
-        ]
-        told = {"action": action, "propensity": document["propensity"][context], "actions": of_actions}
-        decisions.append(told)
-    how = {name: document[name] for name in ("policy", "goal")}
-    return _head(document) | how | {"decisions": decisions, "warnings": _messages(document)}
-
-
-def _tells_totals(document: JSON, arguments: JSON) -> JSON:
-    groups = []
-    for place, group in enumerate(document["groups"]):
-        told = {"group": group, "rows": document["rows"][place], "mean": document["mean"][place]}
-        of_group = document["percentiles"]["values"][place]
-        several = isinstance(of_group[0], list)
-        told["interval"] = [[each[0], each[-1]] for each in of_group] if several else [of_group[0], of_group[-1]]
-        groups.append(told)
-    kept = {name: document[name] for name in ("statistic", "by", "classes") if name in document}
-    share = {"interval_probability": arguments.get("interval", 0.9)}
-    return _head(document) | share | kept | {"groups": groups, "warnings": _messages(document)}
-
-
-def _tells_quality(document: JSON, _: JSON) -> JSON:
-    versions = [
-        {name: value for name, value in each.items() if name not in LONG} for each in document.pop("versions", [])
-    ]
-    return document | {"versions": versions}
-
-
 def _head(document: JSON) -> JSON:
     if not document["samples"]:
         raise ValueError("this service answers without draws (its setting samples is 0), so without error bars")
     return {"model": f"{document['model']['name']} {document['model']['version']}", "target": document["target"]}
-
-
-TOOLS: Mapping[str, Tool] = {
-    "list_models": Tool("The models that are served, and what each predicts.", "/models", _tells_models),
-    "describe_model": Tool(
-        "A model: its target with unit, its features with kinds, units, ranges and categories, and how good it is.",
-        "/models/{model}",
-        _tells_model,
-    ),
-    "predict": Tool(
-        "Predict rows: for each a mean with the interval in which a new observation lies, or classes with "
-        "probabilities; `unsure` where the model does not know, and why.",
-        "/models/{model}/predict",
-        _tells_rows,
-        {
-            "rows": ROWS,
-            "interval": INTERVAL,
-            "threshold": {"type": "number", "description": "Also tell how likely the target exceeds it."},
-        },
-        {},
-        MOST_ROWS,
-    ),
-    "explain": Tool(
-        "Say what the cells of a row do to its prediction and to its spread, beside a row of which nothing is known. "
-        "It describes the model, and claims no cause.",
-        "/models/{model}/predict",
-        _tells_why,
-        {"rows": ROWS},
-        {"percentiles": [50.0], "include": ["why"]},
-        MOST_EXPLAINED,
-    ),
-    "aggregate": Tool(
-        "Add up predictions over rows, in all or by group: a sum, a mean or a count, with its interval. Never add up "
-        "intervals of rows instead.",
-        "/models/{model}/aggregate",
-        _tells_totals,
-        {"rows": ROWS, "interval": INTERVAL, **_fields(AggregateRequest, "by", "statistic", "threshold", "weights")},
-        {},
-    ),
-    "decide": Tool(
-        "Choose one of several actions for each context, by what the model expects of them and how sure it is of that.",
-        "/models/{model}/decide",
-        _tells_decisions,
-        {
-            **_fields(DecideRequest, "contexts", "actions", "policy", "goal", "threshold", "at_least"),
-            "contexts": {
-                "type": "array",
-                "minItems": 1,
-                "items": {"type": "object"},
-                "description": "Rows, with all features that no action sets.",
-            },
-        },
-        {},
-    ),
-    "quality": Tool(
-        "How good the model's recorded predictions were, by what came true: coverage, errors, and since when it is "
-        "wrong, if it is.",
-        "/models/{model}/quality",
-        _tells_quality,
-        _fields(QualityQuery, "window", "by"),
-    ),
-}
 
 
 def _row_schema(about: JSON) -> JSON:
@@ -338,66 +330,7 @@ def _row_schema(about: JSON) -> JSON:
     }
 
 
-def _input_schema(tool: Tool, models: list[JSON], names: list[str]) -> JSON:
-    """The JSON Schema of a tool's arguments."""
-    properties = tool.arguments
-    if "model" in properties and names:
-        properties["model"] = {"type": "string", "enum": names}
-    if "rows" in properties:
-        schemas = [_row_schema(about) for about in models]
-        items = schemas[0] if len(schemas) == 1 else {"anyOf": schemas} if schemas else {"type": "object"}
-        properties["rows"] = ROWS | {"items": items}
-    needed = [name for name in ("model", "rows", "contexts") if name in properties]
-    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
-
-
-class _RefusedError(Exception):
-    """What the service refused, as the agent is told."""
-
-
-async def _asked(
-    client: httpx2.AsyncClient, path: str, body: JSON | None = None, query: Mapping[str, str] | None = None
-) -> JSON:
-    """The document that the service answers.
-
-    Raises:
-        _RefusedError: It answers with a problem.
-    """
-    method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
-    response = await client.request(method, path, content=content, params=query, headers=HEADERS)
-    document: JSON = response.json()
-    if response.is_success:
-        return document
-    errors = [
-        f"{each['pointer'].replace('/inputs', '/rows', 1)}: {each['message']}" for each in document.get("errors", ())
-    ]
-    raise _RefusedError("\n".join(errors) or document.get("detail") or document["title"])
-
-
-async def _called(client: httpx2.AsyncClient, name: str, arguments: JSON) -> JSON:
-    """The answer of a tool.
-
-    Raises:
-        _RefusedError: The service refuses it, or there is no such tool.
-        ValueError: An argument can't be used.
-    """
-    if (tool := TOOLS.get(name)) is None:
-        raise _RefusedError(f"There is no tool {shorten(name)!r}: {', '.join(TOOLS)}.")
-    known = tool.arguments
-    if unknown := arguments.keys() - known:
-        takes = ", ".join(sorted(known)) or "none"
-        raise ValueError(f"{shorten(', '.join(sorted(unknown)))}: no argument of {name}, which takes {takes}")
-    given, model = dict(arguments), arguments.get("model")
-    if "model" in known and not (isinstance(model, str) and NAME_PATTERN.fullmatch(model)):
-        raise ValueError(f"model: the name of a model, as list_models tells, not {shorten(repr(model))}")
-    if tool.more is None:
-        query = {name: str(given[name]) for name in tool.properties if given.get(name) is not None}
-        return tool.answer(await _asked(client, tool.path.format_map(given), query=query or None), given)
-    given["about"] = await _asked(client, f"/models/{given['model']}")
-    return tool.answer(await _asked(client, tool.path.format_map(given), _body(tool, arguments, given["about"])), given)
-
-
-def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]) -> Server[Any]:
+def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]) -> MCPServer[Any]:
     """Makes the server of the tools.
 
     Args:
@@ -405,40 +338,59 @@ def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.Async
     """
     import httpx2
     import mcp_types as types
-    from mcp.server.lowlevel import Server
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.tools import Tool
 
-    async def list_tools(_context: Any, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        try:
-            async with connected() as client:
-                names = [model["name"] for model in (await _asked(client, "/models"))["models"]]
-                models = [await _asked(client, f"/models/{name}") for name in names[: MOST_MODELS + 1]]
-        except (_RefusedError, httpx2.HTTPError):  # it is not ready, or wants a key: calls will say so
-            names, models = [], []
-        few = models if len(models) <= MOST_MODELS else []
-        tools = [
-            types.Tool(
-                name=name,
-                description=tool.description,
-                input_schema=_input_schema(tool, few, names),
-                annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
-            )
-            for name, tool in TOOLS.items()
-        ]
-        return types.ListToolsResult(tools=tools)
+    def told(tool: Callable[..., Awaitable[JSON]]) -> Callable[..., Awaitable[types.CallToolResult]]:
+        @wraps(tool)
+        async def call(**arguments: Any) -> types.CallToolResult:
+            try:
+                document = _short(await tool(**arguments))
+            except (ValueError, httpx2.HTTPError) as error:
+                message = types.TextContent(text=printable(str(error) or type(error).__name__))
+                return types.CallToolResult(content=[message], is_error=True)
+            text = printable(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+            return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=document)
 
-    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        try:
-            async with connected() as client:
-                told = _short(await _called(client, params.name, params.arguments or {}))
-        except (_RefusedError, ValueError, httpx2.HTTPError) as error:
-            message = str(error) or type(error).__name__
-            return types.CallToolResult(content=[types.TextContent(text=printable(message))], is_error=True)
-        text = printable(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
-        return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=told)
+        return call
 
-    return Server(
-        "murho", version=version("murho"), instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
-    )
+    class Server(MCPServer[Any]):
+        async def list_tools(self) -> list[types.Tool]:
+            """Returns the tools, whose rows are those of the models that there are."""
+            names, models = list[str](), list[JSON]()
+            with suppress(ValueError, httpx2.HTTPError):  # it is not ready, or wants a key: calls will say so
+                names = [model["name"] for model in (await tools.ask("/models"))["models"]]
+                if len(names) <= MOST_MODELS:
+                    models = [await tools.ask(f"/models/{name}") for name in names]
+            found = deepcopy(await super().list_tools())
+            schemas = [_row_schema(about) for about in models]
+            for tool in found:
+                properties = tool.input_schema["properties"]
+                if "model" in properties and names:
+                    properties["model"]["enum"] = names
+                if "rows" in properties and schemas:
+                    properties["rows"]["items"] = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+            return found
+
+        async def call_tool(
+            self, name: str, arguments: JSON, context: Any = None
+        ) -> types.CallToolResult | types.InputRequiredResult:
+            """Calls a tool; the name of none can be long."""
+            return await super().call_tool(shorten(name), arguments, context)
+
+    tools, made = Tools(connected), []
+    reads = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    for each in (
+        *(tools.list_models, tools.describe_model, tools.predict, tools.explain),
+        *(tools.aggregate, tools.decide, tools.quality),
+    ):
+        tool = Tool.from_function(told(each), description=getdoc(each), annotations=reads, structured_output=False)
+        arguments = tool.fn_metadata.arg_model
+        arguments.model_config["extra"] = "forbid"
+        arguments.model_rebuild(force=True)
+        tool.parameters = arguments.model_json_schema()
+        made.append(tool)
+    return Server("murho", version=version("murho"), instructions=INSTRUCTIONS, tools=made, subscriptions=False)
 
 
 def _short(value: Any) -> Any:
@@ -487,15 +439,13 @@ class AgentDoor:
     async def run(self) -> None:
         """Answers until it is cancelled."""
         await self._wanted.wait()
-        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
         from mcp.server.transport_security import TransportSecuritySettings
 
         # Hosts and origins are checked at the front door.
         allowed = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         server = make_server(lambda: in_process(self.app, ASKED_BY.get()))
-        self._manager = StreamableHTTPSessionManager(
-            server, json_response=True, stateless=True, security_settings=allowed
-        )
+        server.streamable_http_app(json_response=True, stateless_http=True, transport_security=allowed)
+        self._manager = server.session_manager
         async with self._manager.run():
             self._open.set()
             await asyncio.Event().wait()

@@ -50,7 +50,6 @@ async def _speak(settings: "Settings", url: str | None) -> None:
     from functools import partial
 
     import httpx2
-    from mcp.server.stdio import stdio_server
 
     from murho.service.app import create_app
     from murho.service.protocols.mcp import in_process, make_server
@@ -68,6 +67,4 @@ async def _speak(settings: "Settings", url: str | None) -> None:
             while not state["parts"].registry.snapshot.loaded:
                 await asyncio.sleep(0.05)
             connected = partial(in_process, app, {"state": {**state, "caller": Caller("stdio", outcomes=True)}})
-        server = make_server(connected)
-        reading, writing = await stack.enter_async_context(stdio_server())
-        await server.run(reading, writing, server.create_initialization_options())
+        await make_server(connected).run_stdio_async()
