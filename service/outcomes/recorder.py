@@ -1,20 +1,18 @@
-"""Recording off the way of an answer: a journal that survives a kill, and one thread that brings it to the store.
+"""Recording off the way of an answer: a queue that survives a kill, and one thread that brings it to the store.
 
-What an answer says to be recorded is in the journal, a file beside the store, before the answer leaves: the kernel has
-it, whatever becomes of this process. It isn't on the disk yet: a power cut may take what the store, which syncs, did
-not have. Each batch of the thread has a file of its own, which goes once the store has the batch. Files that a killed
-process has left are read by the next one, or by a worker beside it; what the store has already changes nothing there.
-While the store is slow or gone, answers go on and what waits grows up to `record_bytes`; what comes beyond is not
-recorded, and said so.
+What an answer says to be recorded is in the queue, a SQLite file beside the store, before the answer leaves: the kernel
+has it, whatever becomes of this process. It isn't on the disk yet: a power cut may take what the store, which syncs,
+did not have. All processes share the queue, and whichever has its lock brings what waits; what the store has already
+changes nothing there. While the store is slow or gone, answers go on and what waits grows up to `record_bytes`; what
+comes beyond is not recorded, and said so.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import os
-import re
+import sqlite3
 import stat
 import tempfile
 import threading
@@ -25,7 +23,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -38,7 +36,7 @@ from murho.service.errors import NotReadyError
 from murho.service.outcomes.records import Batch, VersionFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from murho.model.checkpoint.spec import ModelSpec
     from murho.service.outcomes.store import Store
@@ -49,14 +47,15 @@ GATHER_SECONDS = 0.1
 LOOK_SECONDS = 0.005
 LONGEST_PAUSE = 5.0
 """Seconds between two attempts while the store doesn't answer."""
-ORPHANS_SECONDS = 10.0
-"""Between two looks for the journals of processes that are gone."""
+IDLE_SECONDS = 10.0
+"""Between two looks for what processes that are gone have left, and for what is too old."""
 SETTLE_SECONDS = 2.0
 LONGEST_WORK, LONGEST_READ = 60.0, 10.0
 """Seconds that a request waits for the store: to keep many outcomes, and to read. A server that is frozen says nothing,
 and its kernel still acknowledges what is sent."""
 THREADS = 4
-JOURNAL = re.compile("[0-9a-f]{32}")
+MOST_TAKEN = 100
+"""Batches brought to the store at once."""
 
 Result = TypeVar("Result")
 
@@ -84,7 +83,7 @@ class Recorder:
         waiting: Bytes that the store doesn't have yet.
 
     Raises:
-        OptionError: There is no place for journals that others can't reach.
+        OptionError: There is no place for a queue that others can't reach.
     """
 
     def __init__(
@@ -96,12 +95,13 @@ class Recorder:
         self._directory = _directory_of(store)
         try:
             _make_private(self._directory)
-        except OSError as error:
-            raise OptionError(f"Predictions can't be recorded: {error.strerror or error}.") from None
+            self._turn = os.open(self._directory / "turn", os.O_RDWR | os.O_CREAT, 0o600)
+            self._adding, self._queue = (_Queue(self._directory / "queue.db") for _ in range(2))
+        except (OSError, NotReadyError) as error:
+            raise OptionError(f"Predictions can't be recorded: {getattr(error, 'strerror', None) or error}.") from None
         self._lock, self._hurry = threading.Lock(), threading.Event()
         self._come, self._closing = threading.Event(), threading.Event()
-        self._journal: _Journal | None = None
-        self._batches: list[Batch] = []
+        self._known: set[tuple[str, str]] = set()  # versions whose facts are on their way
         self._together: dict[tuple[object, ...], _Together] = {}
         self._facts: tuple[ModelSpec, VersionFacts] | None = None
         self._encoder = msgspec.msgpack.Encoder()
@@ -115,12 +115,14 @@ class Recorder:
         self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """Ends the thread, if the store lets it within some seconds. What it leaves is in the journal."""
+        """Ends the thread, if the store lets it within some seconds. What it leaves is in the queue."""
         for event in (self._closing, self._come, self._hurry):
             event.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._thread.join(seconds)
         self.store.close()
+        for queue in (self._adding, self._queue):
+            queue.close()
 
     async def in_thread(self, work: Callable[[], Result], seconds: float = LONGEST_READ) -> Result:
         """Runs work with the store in one of a few threads, for some seconds at most.
@@ -177,39 +179,29 @@ class Recorder:
         Raises:
             NotReadyError: It isn't there after some seconds.
         """
-        before, end = self._listed(), time.monotonic() + SETTLE_SECONDS
+        ((last,),), end = self._queue.run("SELECT max(number) FROM batches"), time.monotonic() + SETTLE_SECONDS
         self._hurry.set()
-        while before & self._listed():
+        self._come.set()
+        while self._queue.run("SELECT 1 FROM batches WHERE number <= ? LIMIT 1", last):
             if time.monotonic() > end:
                 message = "Recorded predictions still wait for the store. Try again later."
                 raise NotReadyError(message, retry_after=int(LONGEST_PAUSE))
             time.sleep(LOOK_SECONDS)
 
-    def _listed(self) -> set[str]:
-        try:
-            return {path.name for path in self._directory.iterdir() if JOURNAL.fullmatch(path.name)}
-        except OSError:
-            return set()
-
     def _write(self, batch: Batch, spec: ModelSpec) -> bool:
-        """Writes a batch to the journal; returns whether it is there. The lock is held."""
-        if self._closing.is_set() or self.waiting > self._most:
+        """Adds a batch to the queue; returns whether it is there. The lock is held."""
+        key = (batch.model, batch.version)
+        if key not in self._known:
+            batch = msgspec.structs.replace(batch, facts=self._facts_of(spec))
+        encoded = self._encoder.encode(batch)
+        if self._closing.is_set() or self.waiting + len(encoded) > self._most:
             return False
         try:
-            if self._journal is None:
-                self._journal, self._batches = _Journal.new(self._directory / os.urandom(16).hex()), []
-            key = (batch.model, batch.version)
-            if key not in self._journal.known:
-                batch = msgspec.structs.replace(batch, facts=self._facts_of(spec))
-            encoded = self._encoder.encode(batch)
-            if self.waiting + len(encoded) > self._most:
-                return False
-            self._journal.append(encoded)
-        except OSError as error:
-            self._log.warning("the journal of predictions can't be written", error=str(error))
+            self._adding.run("INSERT INTO batches (content) VALUES (?)", encoded)
+        except NotReadyError as error:
+            self._log.warning("predictions can't be recorded", error=str(error))
             return False
-        self._journal.known.add(key)
-        self._batches.append(batch)
+        self._known.add(key)
         self.waiting += len(encoded)
         return True
 
@@ -219,40 +211,44 @@ class Recorder:
         return self._facts[1]
 
     def _run(self) -> None:
-        looked = -ORPHANS_SECONDS
+        tidied = -IDLE_SECONDS
         while not self._closing.is_set():
             try:
-                if time.monotonic() - looked >= ORPHANS_SECONDS:
-                    looked = time.monotonic()
+                if time.monotonic() - tidied >= IDLE_SECONDS:
+                    tidied = time.monotonic()
                     self._tidy()
-                self._come.wait(ORPHANS_SECONDS)
+                self._pass_on()
+                self._come.wait(IDLE_SECONDS)
                 self._come.clear()
                 self._hurry.wait(GATHER_SECONDS)
                 self._hurry.clear()
-                self._pass_on()
-            except Exception:  # it is needed as long as there are answers; what it had is in the journal
+            except Exception:  # it is needed as long as there are answers; what it had is in the queue
                 self._log.exception("recording failed")
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Brings what has come to the store."""
-        with self._lock:
-            journal, batches, self._journal, self._batches = self._journal, self._batches, None, []
-        if journal is None:
+        """Brings what waits to the store, unless another process does."""
+        self._known.clear()
+        try:
+            fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if self._queue.run("SELECT 1 FROM batches LIMIT 1"):
+                self._come.set()  # what came last, it may not have seen
             return
+        decoder = msgspec.msgpack.Decoder(Batch)
         try:
-            self._empty(journal, batches)
+            while taken := self._queue.run("SELECT number, content FROM batches ORDER BY number LIMIT ?", MOST_TAKEN):
+                batches = []
+                for _, content in taken:
+                    with suppress(msgspec.MsgspecError):  # of another format
+                        batches.append(decoder.decode(content))
+                if not self._bring(batches):
+                    return
+                self._queue.run("DELETE FROM batches WHERE number <= ?", taken[-1][0])
+            self._queue.run("PRAGMA wal_checkpoint")
         finally:
-            with self._lock:
-                self.waiting -= journal.size
-
-    def _empty(self, journal: _Journal, batches: Sequence[Batch]) -> None:
-        """Brings a journal to the store; what can't be brought now is left to others."""
-        try:
-            if self._bring(batches):
-                journal.remove()
-        finally:
-            journal.close()
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+            ((self.waiting,),) = self._queue.run("SELECT coalesce(sum(length(content)), 0) FROM batches")
 
     def _bring(self, batches: Sequence[Batch]) -> bool:
         """Brings batches to the store, however long it takes; returns whether it has them before this one closes."""
@@ -280,117 +276,58 @@ class Recorder:
         return True
 
     def _tidy(self) -> None:
-        """Brings what processes that are gone have left, and deletes what is too old or too much."""
+        """Deletes what is too old or too much."""
         try:
-            _make_private(self._directory)
-            for name in sorted(self._listed()):
-                if (journal := _Journal.abandoned(self._directory / name)) is not None:
-                    self._empty(journal, list(journal.batches()))
             before = None if self._days is None else time.time() - 86400.0 * self._days
             if before is not None or self._store_bytes is not None:
                 self.store.clean(before, self._store_bytes)
-        except (OSError, NotReadyError) as error:
+        except NotReadyError as error:
             self._log.warning("the store can't be tidied up now", error=str(error))
 
 
-class _Journal:
-    """A file of batches; while it is open, its lock tells others that somebody brings them to the store.
+class _Queue:
+    """A connection to the batches that wait, encoded, in the order in which they came; for one thread at a time.
 
-    Attributes:
-        known: Versions whose facts are in it.
-        size: Bytes of its batches.
+    Args:
+        path: The file.
+
+    Raises:
+        NotReadyError: It can't be opened, or is no such file.
     """
 
-    def __init__(self, path: Path, file: int) -> None:
-        self._path, self._file = path, file
-        self.known: set[tuple[str, str]] = set()
-        self.size = self._end = 0
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(path, 1.0, isolation_level=None, check_same_thread=False)
+        # A commit writes, and only `Recorder._pass_on` syncs.
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "wal_autocheckpoint = 0"):
+            self.run(f"PRAGMA {pragma}")
+        self.run("CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY AUTOINCREMENT, content BLOB)")
 
-    @classmethod
-    def new(cls, path: Path) -> _Journal:
-        """Returns a new journal.
-
-        Raises:
-            OSError: There is no place for it.
-        """
-        _make_private(path.parent)
-        hidden = path.with_name(f".{path.name}")  # nobody takes it for abandoned before it is locked
-        file = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        hidden.rename(path)
-        return cls(path, file)
-
-    @classmethod
-    def abandoned(cls, path: Path) -> _Journal | None:
-        """Returns a journal that nobody brings to the store any more; None: somebody does, or it is gone.
-
-        A link or another user's file, which somebody has put into a directory that was open to others, is deleted.
+    def run(self, statement: str, *values: object) -> list[Any]:
+        """Returns the rows of a statement, done at once, or not at all.
 
         Raises:
-            OSError: It can't be opened.
+            NotReadyError: It can't be done.
         """
         try:
-            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.EACCES):
-                raise
-            path.unlink(missing_ok=True)
-            return None
-        with suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            status = os.fstat(file)
-            if status.st_nlink == 1 and status.st_uid == os.geteuid():
-                return cls(path, file)
-            if status.st_nlink:  # else somebody was done with it meanwhile
-                path.unlink(missing_ok=True)
-        os.close(file)
-        return None
-
-    def append(self, encoded: bytes) -> None:
-        """Adds a batch, whole or not at all.
-
-        Raises:
-            OSError: There is no place for it.
-        """
-        framed = len(encoded).to_bytes(4, "little") + encoded
-        try:
-            while framed:  # a part, if there is no place for all; the next one says why
-                framed = framed[os.write(self._file, framed) :]
-        except OSError:
-            os.ftruncate(self._file, self._end)
-            raise
-        self._end += 4 + len(encoded)
-        self.size += len(encoded)
-
-    def batches(self) -> Iterator[Batch]:
-        """Yields the batches; what was not written to its end is left out."""
-        decoder = msgspec.msgpack.Decoder(Batch)
-        content = os.pread(self._file, os.fstat(self._file).st_size, 0)
-        place = 0
-        while place + 4 <= len(content):
-            size = int.from_bytes(content[place : place + 4], "little")
-            part = content[place + 4 : place + 4 + size]
-            place += 4 + size
-            if len(part) == size:
-                with suppress(msgspec.MsgspecError):  # of another format
-                    yield decoder.decode(part)
-
-    def remove(self) -> None:
-        """Deletes it: the store has its batches."""
-        self._path.unlink(missing_ok=True)
+            with self._lock:
+                return self._connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise NotReadyError(f"The queue before the store can't be used: {error}", retry_after=5) from error
 
     def close(self) -> None:
-        """Leaves it to others, if it is still there."""
-        os.close(self._file)
+        """Closes the connection."""
+        with self._lock:
+            self._connection.close()
 
 
 def _make_private(directory: Path) -> None:
     """Makes a directory that only this user can reach, unless it is there; one that is there becomes such.
 
+    Links in it and files of others, who may have reached it before, are deleted.
+
     Raises:
-        OSError: It can't be made, or it is a link or another user's: the journals in it could be anybody's.
+        OSError: It can't be made, or it is a link or another user's: the files in it could be anybody's.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = directory.lstat()
@@ -401,10 +338,14 @@ def _make_private(directory: Path) -> None:
         )
     if status.st_mode & 0o077:
         directory.chmod(0o700)
+    for path in directory.iterdir():
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_uid != os.geteuid():
+            path.unlink()
 
 
 def _directory_of(store: Store) -> Path:
-    """Returns where journals of a store are: beside its file, or among temporary files."""
+    """Returns where the queue of a store is: beside its file, or among temporary files."""
     url = store.url
     if url.drivername == "sqlite":
         return Path(f"{url.database}-recording")

@@ -149,8 +149,7 @@ def test_the_temporary_files_find_room(name: str) -> None:
     size = volume["emptyDir"]["sizeLimit"]
     assert size.endswith("Mi")
     # A pod that takes more is evicted; a node that promises more has less for others. The rest is for compiled code.
-    workers, settings = int(environment(PODS[name]).get("MURHO_WORKERS", 1)), Settings()
-    assert int(size.removesuffix("Mi")) * 2**20 == workers * settings.record_bytes + 256 * 2**20
+    assert int(size.removesuffix("Mi")) * 2**20 == 2 * Settings().record_bytes + 256 * 2**20
 
 
 @pytest.mark.parametrize("name", [name for name in PODS if name in SETS])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 import sqlite3
@@ -17,7 +16,7 @@ import pytest
 from murho.model.errors import OptionError
 from murho.model.evaluation.recorded import with_grid
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.outcomes.recorder import Recorder, _Journal
+from murho.service.outcomes.recorder import Recorder, _Queue
 from murho.service.outcomes.store import Store
 from murho.service.predict.answers import ToRecord
 from tests.service.outcomes.conftest import ADDRESS, in_postgres, start_postgres
@@ -95,21 +94,20 @@ def test_a_directory_that_others_may_have_made_is_refused(tmp_path: Path, what: 
         Recorder(Store(str(tmp_path / "murho.db")), 2**20)
 
 
-def test_a_journal_that_somebody_planted_is_not_stored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_queue_that_somebody_planted_is_not_stored(tmp_path: Path, link: Any) -> None:
     model = FakeModel()
     columns = {name: np.array([cell], object if isinstance(cell, str) else None) for name, cell in CELLS.items()}
     answer = model.predict(columns, with_grid(PredictOptions(percentiles=()), model.schema.target))
     other = Recorder(Store(str(tmp_path / "other.db")), 2**20)
     assert other.record([ToRecord(model, answer, ["planted"])]) == [["planted"]]
-    (journal,) = (tmp_path / "other.db-recording").iterdir()
-    batch = tmp_path / "batch"
-    batch.write_bytes(journal.read_bytes())
+    other.store.close()
+    for queue in (other._adding, other._queue):
+        queue.close()  # all of it is in one file then
     directory = tmp_path / "murho.db-recording"
     directory.mkdir()
     directory.chmod(0o777)
-    (directory / ("0" * 32)).symlink_to(batch)
-    (directory / ("1" * 32)).hardlink_to(batch)
-    other.store.close()
+    link(directory / "queue.db", tmp_path / "other.db-recording" / "queue.db")
     recorder = Recorder(Store(str(tmp_path / "murho.db")), 2**20)
     recorder.start()
     assert recorder.record([ToRecord(model, answer, ["own"])]) == [["own"]]
@@ -129,48 +127,41 @@ def test_a_locked_file_delays_no_answer(tmp_path: Path) -> None:
         assert [client.post(OUTCOMES, outcome(key)).json()["accepted"] for key in keys] == [1] * len(keys)
 
 
-def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = os.write
-
-    def write(file: int, data: bytes) -> int:
-        if "-recording" not in str(Path(f"/proc/self/fd/{file}").readlink()):
-            return written(file, data)
-        if len(data) > 10:
-            return written(file, data[:10])  # what there is room for
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
     with make_client(FakeModel(), store=str(tmp_path / "murho.db")) as client:
-        first = predicted(client)
-        monkeypatch.setattr(os, "write", write)
-        answer = client.post("/predict", {"inputs": [ROW], "record": True}).json()
-        assert (answer["ids"], answer["warnings"][-1]["pointer"]) == ([None], "/record")
-        monkeypatch.undo()
+        first, recorder = predicted(client), client.state["parts"].recorder
+        ((pages,),) = recorder._adding.run("PRAGMA page_count")
+        recorder._adding.run(f"PRAGMA max_page_count = {pages}")
+        answers = [client.post("/predict", {"inputs": [ROW] * 200, "record": True}).json() for _ in range(3)]
+        assert (answers[-1]["ids"], answers[-1]["warnings"][-1]["pointer"]) == ([None] * 200, "/record")
+        recorder._adding.run("PRAGMA max_page_count = 1000000")
         assert [client.post(OUTCOMES, outcome(key)).json()["accepted"] for key in (first, predicted(client))] == [1, 1]
 
 
 def _killed(address: str, step: str, told: Any) -> None:
     """Records until it is killed at a step."""
-    model, patch, written = FakeModel(), pytest.MonkeyPatch(), os.write
+    model, patch, run = FakeModel(), pytest.MonkeyPatch(), _Queue.run
 
     def die(*_: object) -> None:
         os._exit(9)
 
     if step == "before the store has it":
         patch.setattr(Store, "record", die)
-    elif step == "before the journal goes":
-        patch.setattr(_Journal, "remove", die)
+    elif step == "before the queue loses it":
+        patch.setattr(_Queue, "run", lambda queue, say, *rest: (die if say[:6] == "DELETE" else run)(queue, say, *rest))
     recorder = Recorder(Store(address), 2**20)
     columns = {name: np.array([cell, cell], object if isinstance(cell, str) else None) for name, cell in CELLS.items()}
     answer = model.predict(columns, with_grid(PredictOptions(percentiles=()), model.schema.target))
     told.send(recorder.record([ToRecord(model, answer, ["a", "b"])]))
-    if step == "while the journal is written":
-        patch.setattr(os, "write", lambda file, data: die(written(file, data[:9])))
+    if step == "while the queue is written":
+        recorder._adding.run("BEGIN")
         recorder.record([ToRecord(model, answer, ["never", "told"])])
+        die()
     recorder.start()
     time.sleep(30.0)
 
 
-@pytest.mark.parametrize("step", ["while the journal is written", "before the store has it", "before the journal goes"])
+@pytest.mark.parametrize("step", ["while the queue is written", "before the store has it", "before the queue loses it"])
 def test_a_kill_at_any_step_keeps_what_was_told_once(tmp_path: Path, step: str) -> None:
     address, context = str(tmp_path / "murho.db"), get_context("fork")
     receive, send = context.Pipe(duplex=False)
@@ -184,7 +175,7 @@ def test_a_kill_at_any_step_keeps_what_was_told_once(tmp_path: Path, step: str) 
     recorder.settle()
     assert recorder.store.add("cars", ["a", "b", "never"], [1.0, 2.0, 3.0]).unknown.keys() == {"never"}
     assert len(list(recorder.store.pairs("cars"))) == 2
-    assert not list((tmp_path / "murho.db-recording").iterdir())
+    assert recorder._queue.run("SELECT * FROM batches") == []
     recorder.close(5.0)
 
 
@@ -214,7 +205,7 @@ def test_answers_of_one_turn_are_recorded_together_each_under_its_own_ids(tmp_pa
         kept = recorder.store.prediction("cars", of_answer[0])
         assert kept is not None
         assert kept.mean == weight / 100.0 + 100.0
-    assert len(list((tmp_path / "murho.db-recording").iterdir())) == 0
+    assert recorder._queue.run("SELECT * FROM batches") == []
     recorder.close(5.0)
 
 

@@ -49,8 +49,3 @@ yes
 {{- end -}}
 {{- end -}}
 {{- end }}
-
-{{- /* MiB of temporary files: for each worker 64 MiB of a journal; 256 MiB for compiled code. */ -}}
-{{- define "murho.tmp" -}}
-{{ add 256 (mul (int64 .Values.settings.workers) 64) }}
-{{- end }}
