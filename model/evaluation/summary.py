@@ -53,6 +53,9 @@ def verdict(scores: Mapping[str, Any], unit: str | None) -> str:
         f"{title} {significant(scores[key], 3)} against {significant(constant, 3)}{suffix} of one answer for all rows"
     )
     explained = "" if scores.get("r2") is None else f"; R² {scores['r2']:.3f}"
+    if trees := scores.get("trees"):
+        rmse, less = significant(scores["rmse"], 3), significant(trees["rmse"], 3)
+        explained += f"; boosted trees predict better: RMSE {less} against {rmse}"
     if gain <= doubt:
         what = "does not predict" if gain <= 0.0 else "not surely better than one answer for all rows"
         return f"{what}: {against}{explained}"

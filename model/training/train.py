@@ -44,6 +44,7 @@ from murho.model.training.prepared_table import PreparedTable, prepare_table, ro
 from murho.model.training.rows import TrainingData, learnable_rows
 from murho.model.training.search import fit_options, search, trial
 from murho.model.training.tasks import likelihood_spec
+from murho.model.training.tree_check import check_trees
 from murho.model.training.weight_spread import scale_weights, weight_factor
 
 if TYPE_CHECKING:
@@ -308,6 +309,11 @@ def _finished(
         "seconds": round(time.monotonic() - began, 3),
     }
     metrics = {**calibrated.metrics, "held_out": split.validation is not split.training}
+    checked = classes is None and data.weights is None and most_rows is None
+    if checked and (trees := check_trees(metrics, data.columns, targets, split)):
+        metrics["trees"] = trees
+        if options.quick:
+            reporter.say("boosted trees predict held-out rows better than this first look: train without --quick")
     spec = spec.made_now(calibration=calibrated.conformal, totals=totals, metrics=metrics, training=training)
     evidence = Evidence(data.columns, targets, data.row_numbers, calibrated.held_out, result.attempts, result.best)
     return Trained(posterior.described(spec), evidence)
