@@ -56,6 +56,8 @@ and its kernel still acknowledges what is sent."""
 THREADS = 4
 MOST_TAKEN = 100
 """Batches brought to the store at once."""
+MOST_PAGES = 2**12
+"""Of 4 KiB, in the queue's log."""
 
 Result = TypeVar("Result")
 
@@ -245,7 +247,9 @@ class Recorder:
                 if not self._bring(batches):
                     return
                 self._queue.run("DELETE FROM batches WHERE number <= ?", taken[-1][0])
-            self._queue.run("PRAGMA wal_checkpoint")
+                ((_, pages, _),) = self._queue.run("PRAGMA wal_checkpoint")
+                if pages > MOST_PAGES:
+                    self._queue.run("PRAGMA wal_checkpoint(TRUNCATE)")  # writers wait for the last few
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
             ((self.waiting,),) = self._queue.run("SELECT coalesce(sum(length(content)), 0) FROM batches")

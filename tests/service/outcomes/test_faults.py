@@ -117,6 +117,25 @@ def test_a_queue_that_somebody_planted_is_not_stored(tmp_path: Path, link: Any) 
     recorder.close(5.0)
 
 
+def test_the_log_of_the_queue_does_not_stay_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("murho.service.outcomes.recorder.MOST_PAGES", 8)
+    model, recorder = FakeModel(), Recorder(Store(str(tmp_path / "murho.db")), 2**20)
+    columns = {name: np.array([cell], object if isinstance(cell, str) else None) for name, cell in CELLS.items()}
+    answer = model.predict(columns, with_grid(PredictOptions(percentiles=()), model.schema.target))
+    for _ in range(150):
+        assert recorder.record([ToRecord(model, answer)])
+    log = tmp_path / "murho.db-recording" / "queue.db-wal"
+    assert log.stat().st_size > 150 * 4096
+    recorder.start()
+    for _ in range(100):
+        if log.stat().st_size < 20 * 4096:
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError(f"the log has {log.stat().st_size} bytes")
+    recorder.close(5.0)
+
+
 def test_a_locked_file_delays_no_answer(tmp_path: Path) -> None:
     with make_client(FakeModel(), store=str(tmp_path / "murho.db")) as client:
         other = sqlite3.connect(tmp_path / "murho.db", isolation_level=None)
