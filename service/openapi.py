@@ -47,13 +47,12 @@ PROBLEMS = {
     "429": "The service is busy, or the caller has taken all that it may take; try again after `Retry-After` seconds.",
     "431": "The headers are too large, or too many.",
     "500": "The service failed.",
-    "501": "The body is in a transfer coding other than chunked.",
     "503": "The service isn't ready; try again after `Retry-After` seconds.",
     "504": "There was no answer in time.",
 }
 PROBLEMS_BY_METHOD = {
     "post": tuple(PROBLEMS),
-    "get": ("400", "401", "404", "408", "414", "421", "422", "429", "431", "500", "501", "503"),
+    "get": ("400", "401", "404", "408", "414", "421", "422", "429", "431", "500", "503"),
 }
 SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, as Authorization: Bearer KEY."},
