@@ -78,7 +78,7 @@ def _read(name: str) -> WebFile:
     small: bytes | None
     if place.is_file():
         content = place.read_bytes()
-        small = b"".join(compressed([content]) or ()) or None
+        small = compressed(content)
     else:
         small = (root / f"{name}.gz").read_bytes()
         content = gzip.decompress(small)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from io import BytesIO
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -262,17 +263,27 @@ def fact_headers(answered: Answered) -> dict[str, str]:
     }
 
 
-def whole(encoded: Encoded, coding: str | None) -> Encoded:
-    """Returns an answer whose body is there as a whole.
+class Body(NamedTuple):
+    """The whole body of an answer, as it is sent, and its headers."""
+
+    content: bytes
+    media_type: str
+    headers: Mapping[str, str]
+
+
+def whole(encoded: Encoded, coding: str | None) -> Body:
+    """Returns the whole body of an answer.
 
     Args:
         encoded: The answer.
         coding: gzip or deflate, to be compressed unless it is small; None: as it is.
     """
-    pieces, headers = list(encoded.pieces), {**encoded.headers, **VARY}
-    if coding is not None and (small := compressed(pieces, coding)) is not None:
-        pieces, headers["content-encoding"] = small, coding
-    return Encoded(pieces, encoded.media_type, headers)
+    sink, headers = BytesIO(), {**encoded.headers, **VARY}
+    sink.writelines(encoded.pieces)
+    content = sink.getvalue()  # no copy
+    if coding is not None and (small := compressed(content, coding)) is not None:
+        content, headers["content-encoding"] = small, coding
+    return Body(content, encoded.media_type, headers)
 
 
 class ModelName(Told):

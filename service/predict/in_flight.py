@@ -23,7 +23,7 @@ from murho.service.errors import (
     TooLargeError,
     wrong,
 )
-from murho.service.predict.answers import MAX_WARNINGS, Asked, Codec, Encoded, ToRecord
+from murho.service.predict.answers import MAX_WARNINGS, Asked, Body, Codec, ToRecord
 from murho.service.predict.bodies import read_body
 from murho.service.predict.memory import SMALL_BYTES, LargeResponse, Room, Share
 from murho.service.predict.rows import MAX_LISTED, Inputs, cells_of, pointer
@@ -251,16 +251,15 @@ class InFlight:
             await share.room.wait(size, self._deadline - self.parts.scheduler.clock())
         share.size = size
 
-    def large_response(self, encoded: Encoded) -> LargeResponse:
-        """Returns an answer that was encoded with `answers.whole`; its memory counts until it is sent.
+    def large_response(self, body: Body) -> LargeResponse:
+        """Returns the answer with a body; its memory counts until it is sent.
 
         Raises:
             QueueFullError: It takes more than the request has, and there is no memory for it.
         """
-        pieces = list(encoded.pieces)
-        self._answer.resize(sum(map(len, pieces)))
+        self._answer.resize(len(body.content))
         share, self._answer = self._answer, Share(self.parts.answer_room)
-        return LargeResponse(pieces, share, encoded.headers, encoded.media_type)
+        return LargeResponse(body.content, share, body.headers, body.media_type)
 
     def followed(self, options: PredictOptions) -> PredictOptions:
         """Returns options with the bands that follow outcomes, if there are any."""

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 PIECE_VALUES = 4096
 """Numbers encoded at once, in about half a millisecond: the encoder holds the interpreter's lock."""
-JOIN_BYTES = 2**18
-"""Of a piece of a document, at least, but for the last one."""
 MOST_CONTAINERS = 100_000
 """Lists and objects of a document without types: they take the parser ten times longer than numbers, and the collector
 of garbage longer yet."""
@@ -334,24 +332,12 @@ def encode_document(document: Mapping[str, Any]) -> Iterator[bytes]:
 
     It is what ``orjson.dumps`` writes, byte for byte.
     """
-    parts: list[bytes] = []
-    size = 0
-    for part in _object(document):
-        parts.append(part)
-        size += len(part)
-        if size > JOIN_BYTES:
-            yield b"".join(parts)
-            parts, size = [], 0
-    yield b"".join(parts)
-
-
-def _object(document: Mapping[str, Any]) -> Iterator[bytes]:
     before = b"{"
     for name, value in document.items():
         yield before + orjson.dumps(name) + b":"
         before = b","
         if isinstance(value, dict):
-            yield from _object(value)
+            yield from encode_document(value)
         elif isinstance(value, np.ndarray | _ClassNames):
             yield from _array(value)
         else:

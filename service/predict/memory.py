@@ -27,7 +27,7 @@ from murho.model.runtime import give_back
 from murho.service.errors import DeadlineError, MediaTypeError, QueueFullError, TooLargeError, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -158,25 +158,23 @@ class LargeResponse(Response):
     """An answer that takes memory until it is sent.
 
     Args:
-        pieces: Its body.
+        content: Its body.
         share: The memory.
         headers: Its headers.
         media_type: Of the body.
     """
 
-    def __init__(self, pieces: Sequence[bytes], share: Share, headers: Mapping[str, str], media_type: str) -> None:
-        super().__init__(headers=headers, media_type=media_type)
-        self._pieces, self._share = pieces, share
-        self.headers["content-length"] = str(sum(map(len, pieces)))
+    def __init__(self, content: bytes, share: Share, headers: Mapping[str, str], media_type: str) -> None:
+        super().__init__(content, headers=headers, media_type=media_type)
+        self._share = share
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
         """Sends the answer."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            for piece in self._pieces:
-                for start in range(0, len(piece), SENT_BYTES):
-                    part = piece[start : start + SENT_BYTES]
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            for start in range(0, len(self.body), SENT_BYTES):
+                part = self.body[start : start + SENT_BYTES]
+                await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body"})
         finally:
             self._share.resize(0)
@@ -268,9 +266,6 @@ def accepted_coding(accept_encoding: str) -> str | None:
     return next((coding for coding in ("gzip", "deflate") if coding in accepted), None)
 
 
-def compressed(pieces: Sequence[bytes], coding: str = "gzip") -> list[bytes] | None:
+def compressed(body: bytes, coding: str = "gzip") -> bytes | None:
     """Returns a body in a coding, gzip or deflate; None if it is too small to be worth it."""
-    if sum(map(len, pieces)) < LEAST_BYTES:
-        return None
-    writer = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOWS[coding])
-    return [*map(writer.compress, pieces), writer.flush()]
+    return zlib.compress(body, LEVEL, WINDOWS[coding]) if len(body) >= LEAST_BYTES else None

@@ -262,8 +262,8 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     accepted = accepted_coding(headers.get("accept-encoding", ""))
     if answered.values > LARGE_ANSWER_VALUES:
         return call.large_response(await call.in_thread(lambda: whole(writer.encode(answered), accepted)))
-    pieces, media_type, sent = whole(writer.encode(answered), accepted)
-    return Response(b"".join(pieces), headers=sent, media_type=media_type)
+    content, media_type, sent = whole(writer.encode(answered), accepted)
+    return Response(content, headers=sent, media_type=media_type)
 
 
 DOOR = Door(

@@ -248,6 +248,5 @@ answers = st.dictionaries(st.text(max_size=3), leaves | st.dictionaries(st.text(
 def test_pieces_make_what_the_encoder_makes(piece: int, document: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_bodies, "PIECE_VALUES", piece)
-        patch.setattr(json_bodies, "JOIN_BYTES", 10)
         made = b"".join(encode_document(document))
     assert made == orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
