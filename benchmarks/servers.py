@@ -186,7 +186,7 @@ def free_port() -> int:
 def murho(checkpoints: Path, model: str, workers: int = 1) -> tuple[str, list[str]]:
     """Path and command line of ``murho serve``."""
     words = [sys.executable, "-m", "murho", "serve", "--checkpoints", str(checkpoints), "--device", "cpu"]
-    return f"/models/{model}/predict", [*words, *(["--workers", str(workers)] if workers > 1 else [])]
+    return f"/models/{model}/predict", [*words, "--workers", str(workers)]
 
 
 def peer(name: str, version: Path, workers: int, cache: Path) -> tuple[str, list[str]]:

@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import structlog
@@ -21,25 +22,27 @@ from murho.model.checkpoint.stores import store_at
 from murho.model.errors import MurhoError
 from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import available_processors
+from murho.service.engine.engine import Engine, LocalEngine
+from murho.service.engine.freed_memory import FreedMemory
 from murho.service.engine.jobs import compute
-from murho.service.engine.scheduler import Scheduler
+from murho.service.engine_process.remote import FrontEnd, RemoteEngine
 from murho.service.errors import handle_error
 from murho.service.http.middleware import AccessLog, FrontDoor, Paths, RequestLog, behind_proxies, shared_with
 from murho.service.models import routes as models
-from murho.service.models.loader import Loader, Registry, Snapshot, Swap
-from murho.service.models.watcher import CheckpointSource, Watcher, seconds_between_looks
+from murho.service.models.loader import Registry, Snapshot, Swap
+from murho.service.models.watcher import CheckpointSource, Versions, Watcher
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.outcomes import routes as outcomes
 from murho.service.page import routes as page
 from murho.service.parts import Lifecycle, Parts, State
 from murho.service.predict import aggregate, counterfactual, decide
 from murho.service.predict import routes as predict
-from murho.service.predict.memory import Room, keep_small
+from murho.service.predict.memory import Room
 from murho.service.predict.routes import Decoder
 from murho.service.protocols import invocations, mcp
 from murho.service.protocols import v2_routes as v2
 from murho.service.security import Security
-from murho.service.settings import Settings, VersionPolicy, read_configuration
+from murho.service.settings import Settings, read_configuration
 from murho.service.telemetry.log import Tracing
 from murho.service.telemetry.metrics import Telemetry
 
@@ -51,7 +54,6 @@ if TYPE_CHECKING:
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
     from murho.service.outcomes.records import Follower, Scored
-    from murho.service.worker import Worker
 
 DOORS = (predict.DOOR, v2.INFER, invocations.INVOCATIONS, aggregate.DOOR, decide.DOOR, counterfactual.DOOR)
 
@@ -68,9 +70,9 @@ def create_app(
     source: CheckpointSource | None = None,
     lifecycle: Lifecycle | None = None,
     on_loaded: Callable[[Snapshot], None] | None = None,
-    worker: Worker | None = None,
+    front_end: FrontEnd | None = None,
 ) -> FastAPI:
-    """Returns an application that loads its checkpoints once it is started.
+    """Returns an application that serves once it is started.
 
     Args:
         settings: The settings; by default read from the environment.
@@ -78,60 +80,51 @@ def create_app(
         lifecycle: Shared with the process that stops the application.
         on_loaded: Called once loading has ended, with the loaded checkpoints; and again when there were none and the
             first comes.
-        worker: This process as one of several; None: it is the only one.
+        front_end: This process as a front end of an engine process; None: the application has an engine of its own.
     """
     settings = settings or read_configuration({}).settings
-    threads = settings.threads or available_processors()
-    scheduler = Scheduler(
-        compute,
-        settings.max_pending,
-        settings.max_pending_cost,
-        max_standing_wait=settings.max_standing_wait,
-    )
+    lifecycle = lifecycle or Lifecycle()
     draw_room = DrawRoom(settings.draws_bytes)
     source = source or CheckpointSource(store_at(settings.checkpoints), settings.device, room=draw_room)
     registry = Registry(source.place)
-    telemetry = Telemetry(scheduler, shared=worker is not None)
-
-    scheduler.noticed = telemetry.count_pass
-    lifecycle = lifecycle or Lifecycle()
-    loader = Loader(
-        source,
-        registry,
-        VersionPolicy.of(settings.versions, settings.pinned),
-        count=lambda outcome: telemetry.reloads.labels(outcome).inc(),
-        seconds=settings.load_timeout,
-        stopping=lambda: lifecycle.closing,
-    )
+    telemetry = Telemetry(shared=front_end is not None)
+    loaded = Snapshot(MappingProxyType({}), (), loaded=False, place=source.place)
 
     def changed(swap: Swap) -> None:
-        before, snapshot = swap
-        telemetry.show_served([(model.name, model.version) for model in snapshot.served])
-        telemetry.refused.set(sum(not item.waiting for item in snapshot.refused))
-        telemetry.listed.set(not snapshot.unreachable)
-        telemetry.ready.set(bool(snapshot.models))
-        if on_loaded is not None and snapshot.loaded and (not before.loaded or (snapshot.models and not before.models)):
-            on_loaded(snapshot)
+        nonlocal loaded
+        before, loaded = loaded, swap.after
+        telemetry.show_served([(model.name, model.version) for model in loaded.served])
+        telemetry.refused.set(sum(not item.waiting for item in loaded.refused))
+        telemetry.listed.set(not loaded.unreachable)
+        telemetry.ready.set(bool(loaded.models))
+        if on_loaded is not None and loaded.loaded and (not before.loaded or (loaded.models and not before.models)):
+            on_loaded(loaded)
 
+    backend: _Own | RemoteEngine
+    engine: Engine
+    versions: Versions
+    if front_end is None:
+        backend = _Own(settings, source, registry, telemetry, lifecycle, draw_room, changed)
+        engine, versions, buckets = backend.engine, backend.watcher, None
+    else:
+        backend = engine = versions = RemoteEngine(front_end, settings, registry, telemetry.count_pass, changed)
+        buckets = front_end.buckets
+    telemetry.follow_pending(engine.admission)
     kept = None if settings.store is None else _recorder(settings.store, settings, telemetry, registry)
     recorder, bands = kept or (None, None)
-    watcher = Watcher(loader, registry, seconds_between_looks(settings), changed)
-    if worker is not None:
-        watcher.everywhere = worker.ask
     parts = Parts(
         settings=settings,
         lifecycle=lifecycle,
         source=source,
-        scheduler=scheduler,
+        engine=engine,
         registry=registry,
         telemetry=telemetry,
-        security=Security(settings, None if worker is None else worker.buckets),
+        security=Security(settings, buckets),
         decoder=Decoder(),
-        watcher=watcher,
+        versions=versions,
         request_room=Room(settings.request_bytes),
         answer_room=Room(settings.answer_bytes),
         totals_room=Room(settings.answer_bytes, "Totals in flight"),
-        board=None if worker is None else worker.board,
         recorder=recorder,
         bands=bands,
     )
@@ -141,33 +134,15 @@ def create_app(
         telemetry.follow(telemetry.in_flight.labels(kind), partial(getattr, room, "taken"))
     access_log, tracing = AccessLog(settings.log_level, settings.log_format), Tracing.of_environment()
 
-    def load() -> None:
-        try:
-            from murho.model.runtime import use_threads  # here, because torch takes seconds to import
-
-            use_threads(threads)  # PyTorch's, of this thread alone
-            # The event loop would import them at the first request of their kind, and hold up everybody.
-            for name in (*IMPORTED_LATE, *(mcp.IMPORTED if find_spec("mcp") is not None else ())):
-                import_module(name)
-            parts.watcher.load_first()
-            # What is loaded stays. Without it, each full collection of garbage would look through it, for 0.3 s.
-            gc.collect()
-            gc.freeze()
-        except Exception as error:  # the compute thread must keep running, to report the reason
-            structlog.get_logger("murho.app").exception("loading failed")
-            if not parts.registry.snapshot.loaded:
-                parts.registry.fail(f"loading failed with {type(error).__name__}: {error}")
-        parts.watcher.start()
-
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
-        # The first loading runs in the compute thread, which is warm then; later ones run beside it.
-        scheduler.start(first=load)
+        backend.start()
         if parts.recorder is not None:
             parts.recorder.start()
         if parts.bands is not None:
             parts.bands.start()
-        keeping = [asyncio.ensure_future(each) for each in (keep_small(scheduler, draw_room), agents.run())]
+        memory = FreedMemory(draw_room if front_end is None else None)
+        keeping = [asyncio.ensure_future(each) for each in (_keep_small(engine, memory), agents.run())]
         try:
             yield {"parts": parts}
         finally:
@@ -175,8 +150,7 @@ def create_app(
                 each.cancel()
             parts.lifecycle.draining = parts.lifecycle.closing = True
             parts.decoder.close()
-            computing = not scheduler.close(CLOSE_SECONDS)
-            parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing
+            parts.lifecycle.unfinished = not backend.close(CLOSE_SECONDS)
             if parts.bands is not None:
                 await asyncio.to_thread(parts.bands.close, CLOSE_SECONDS)
             if parts.recorder is not None:
@@ -217,6 +191,75 @@ def create_app(
         app.include_router(router)
     install_openapi(app, parts, DOORS)
     return app
+
+
+class _Own:
+    """The engine of an application that has its own, and the watcher that loads its checkpoints."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        source: CheckpointSource,
+        registry: Registry,
+        telemetry: Telemetry,
+        lifecycle: Lifecycle,
+        draws: DrawRoom,
+        changed: Callable[[Swap], None],
+    ) -> None:
+        self._threads, self._registry, self._draws = settings.threads or available_processors(), registry, draws
+        self.engine = LocalEngine(
+            compute,
+            settings.max_pending,
+            settings.max_pending_cost,
+            max_standing_wait=settings.max_standing_wait,
+            on_pass=telemetry.count_pass,
+        )
+        self.watcher = Watcher.of(
+            settings,
+            source,
+            registry,
+            telemetry.count_reload,
+            stopping=lambda: lifecycle.closing,
+            changed=changed,
+        )
+
+    def start(self) -> None:
+        """Starts to load: in the thread that computes, which is warm then; later loading runs beside it."""
+        self.engine.start(first=self._load)
+
+    def close(self, seconds: float) -> bool:
+        """Ends the threads; returns whether they have ended."""
+        computing = not self.engine.close(seconds)
+        return self.watcher.close(seconds) and not computing
+
+    def _load(self) -> None:
+        try:
+            from murho.model.runtime import use_threads  # here, because torch takes seconds to import
+
+            use_threads(self._threads)  # PyTorch's, of this thread alone
+            import_late()
+            self.watcher.load_first()
+            # What is loaded stays. Without it, each full collection of garbage would look through it, for 0.3 s.
+            gc.collect()
+            gc.freeze()
+        except Exception as error:  # the thread must keep running, to report the reason
+            structlog.get_logger("murho.app").exception("loading failed")
+            if not self._registry.snapshot.loaded:
+                self._registry.fail(f"loading failed with {type(error).__name__}: {error}")
+        self.watcher.start()
+
+
+def import_late() -> None:
+    """Imports what the event loop would import at the first request of its kind, and hold up everybody."""
+    for name in (*IMPORTED_LATE, *(mcp.IMPORTED if find_spec("mcp") is not None else ())):
+        import_module(name)
+
+
+async def _keep_small(engine: Engine, memory: FreedMemory) -> None:
+    """Gives freed memory back to the system for as long as the service runs."""
+    while True:
+        await asyncio.sleep(1.0)
+        await asyncio.to_thread(memory.look, engine.passes, pending=engine.admission.pending > 0)
 
 
 def _recorder(

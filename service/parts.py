@@ -11,16 +11,15 @@ from murho.service.errors import NotReadyError
 from murho.service.security import Caller, Security
 
 if TYPE_CHECKING:
-    from murho.service.engine.scheduler import Scheduler
+    from murho.service.engine.engine import Engine
     from murho.service.models.loader import Registry
-    from murho.service.models.watcher import CheckpointSource, Watcher
+    from murho.service.models.watcher import CheckpointSource, Versions
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
     from murho.service.predict.memory import Room
     from murho.service.predict.routes import Decoder
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
-    from murho.service.worker import Board
 
 
 @dataclass(slots=True)
@@ -60,39 +59,34 @@ class Parts:
     settings: "Settings"
     lifecycle: Lifecycle
     source: "CheckpointSource"
-    scheduler: "Scheduler"
+    engine: "Engine"
     registry: "Registry"
     telemetry: "Telemetry"
     security: Security
     decoder: "Decoder"
-    watcher: "Watcher"
+    versions: "Versions"
     request_room: "Room"
     answer_room: "Room"
     totals_room: "Room"
-    board: "Board | None" = None
     recorder: "Recorder | None" = None
     bands: "Bands | None" = None
 
     def require_alive(self) -> None:
-        """Checks that this process, and any other worker, can answer.
+        """Checks that the engine, and every front end, can answer.
 
         Raises:
-            EngineSilentError: An engine has work and shows no sign of life.
+            EngineSilentError: One has work and shows no sign of life.
         """
-        self.scheduler.require_alive(self.settings.engine_silence)
-        if self.board is not None:
-            self.board.require_alive(self.settings.engine_silence)
+        self.engine.require_alive(self.settings.engine_silence)
 
     def require_ready(self) -> None:
-        """Checks that predictions are answered at full speed: loaded, warm, in all workers, and not about to stop.
+        """Checks that predictions are answered at full speed: loaded, warm, and not about to stop.
 
         Raises:
             NotReadyError: They are not.
         """
         self.lifecycle.require_not_draining()
         self.registry.snapshot.require_models()
-        if self.board is not None:
-            self.board.require_loaded()
 
 
 class State(TypedDict):

@@ -11,7 +11,7 @@ import signal
 import socket
 import ssl
 import threading
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -21,7 +21,7 @@ import uvicorn
 from murho.service.app import create_app
 from murho.service.errors import ServiceError
 from murho.service.http.connection import NEW_SECONDS, Connection, files_for, is_out_of_files
-from murho.service.models.loader import Change, Snapshot
+from murho.service.models.loader import Change, Snapshot, Swap
 from murho.service.parts import Lifecycle, Parts
 from murho.service.telemetry.log import LogLimit, Stderr
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from murho.service.engine_process.remote import FrontEnd
     from murho.service.settings import Settings
-    from murho.service.worker import Worker
 
 LATE_SECONDS = 0.2
 """In this time a client whose connection came at the very end sends its request, and is sent elsewhere."""
@@ -65,15 +65,18 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     return bound
 
 
-def reserve(host: str, port: int) -> socket.socket:
-    """Returns a socket that is bound to a free port, which sockets that are `shared` can listen on.
+def listen_together(host: str, port: int, count: int) -> list[socket.socket]:
+    """Returns listening sockets on one port, among which the kernel shares connections out.
 
     Raises:
         ServiceError: The port is taken, or the address isn't one of this machine.
     """
-    with listen(host, port) as free:  # a shared one would not see that others share it
-        port = free.getsockname()[1]
-    return _bound(host, port, shared=True)
+    free = listen(host, port)  # a shared one would not see that others share it
+    if count == 1:
+        return [free]
+    port = free.getsockname()[1]
+    free.close()
+    return [listen(host, port, shared=True) for _ in range(count)]
 
 
 def _bound(host: str, port: int, *, shared: bool) -> socket.socket:
@@ -119,7 +122,7 @@ class DrainingServer(uvicorn.Server):
         config: uvicorn's configuration.
         settings: The settings of the service.
         lifecycle: Shared with the application.
-        worker: This process as one of several; None: it is the only one.
+        front_end: This process as a front end of an engine process; None: it has an engine of its own.
 
     Attributes:
         listening: The listening sockets.
@@ -127,16 +130,17 @@ class DrainingServer(uvicorn.Server):
     """
 
     def __init__(
-        self, config: uvicorn.Config, settings: Settings, lifecycle: Lifecycle, worker: Worker | None = None
+        self, config: uvicorn.Config, settings: Settings, lifecycle: Lifecycle, front_end: FrontEnd | None = None
     ) -> None:
         super().__init__(config)
         self._settings = settings
         self._lifecycle = lifecycle
-        self._worker = worker
+        self._front_end = front_end
         self.listening: list[socket.socket] = []
         self._signals = 0
         self._draining: asyncio.Task[None] | None = None
         self._opening: set[asyncio.Task[None]] = set()
+        self._reloading: asyncio.Future[Swap] | None = None
         self._out_of_files = LogLimit(1, 60.0)
         self._changed: list[int] = []  # when the certificate and its key were
         self._encryption: dict[str, Any] = {}
@@ -162,7 +166,7 @@ class DrainingServer(uvicorn.Server):
 
         before = {number: signal.signal(number, heed) for number in SIGNALS}
         try:
-            with on_hangup(self._reload) if self._worker is None else nullcontext():
+            with on_hangup(self._reload):
                 yield
         finally:
             # From here on the process only ends; another signal still ends it at once.
@@ -178,7 +182,8 @@ class DrainingServer(uvicorn.Server):
         if self.started:
             parts: Parts = self.lifespan.state["parts"]
             parts.security.reload()
-            parts.watcher.ask(Change())
+            if self._front_end is None:  # else the engine looks, whom the supervisor tells
+                self._reloading = asyncio.ensure_future(parts.versions.apply(Change()))
 
     def stop(self, number: int) -> None:
         """Begins to drain, unless it has begun."""
@@ -198,15 +203,18 @@ class DrainingServer(uvicorn.Server):
         parts: Parts = self.lifespan.state["parts"]
         parts.telemetry.follow(parts.telemetry.connections, lambda: len(self.server_state.connections))
         if self._settings.metrics_port is not None:
-            shared = self._worker is not None  # any worker tells of all
-            await self.listen_on(listen(self._settings.host, self._settings.metrics_port, shared=shared))
-        if self._worker is not None:
-            self._worker.start(parts.watcher, self.listen_on, self.stop)
+            shared = self._front_end is not None  # any of them tells of all
+            listening = listen(self._settings.host, self._settings.metrics_port, shared=shared)
+            self._accept_from(listening)
+            self.listening.append(listening)
+        if self._front_end is not None:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self._front_end.supervisor, self._end_alone, loop, self._front_end.supervisor)
 
-    async def listen_on(self, listening: socket.socket) -> None:
-        """Takes the connections of another listening socket."""
-        self._accept_from(listening)
-        self.listening.append(listening)
+    def _end_alone(self, loop: asyncio.AbstractEventLoop, supervisor: int) -> None:
+        """Stops as on a signal where the supervisor has died: nobody is there to send one."""
+        loop.remove_reader(supervisor)
+        self.stop(signal.SIGTERM)
 
     def _accept_from(self, listening: socket.socket) -> None:
         """Accepts all connections that wait whenever some do: uvloop's server would accept one in each round."""
@@ -269,12 +277,12 @@ class DrainingServer(uvicorn.Server):
         return protocol
 
     async def on_tick(self, counter: int) -> bool:
-        """Looks, once a second, for a new certificate and for open files; a worker says how it is."""
+        """Looks, once a second, for a new certificate and for open files; a front end says that it lives."""
         if counter % 10 == 0:
             self._renew_encryption()
             parts: Parts = self.lifespan.state["parts"]
-            if self._worker is not None:
-                self._worker.beat(parts.scheduler.seconds_silent)
+            if self._front_end is not None:
+                self._front_end.board.beat(self._front_end.number)
                 parts.telemetry.refresh()
             if is_out_of_files():
                 parts.telemetry.protocol_errors.labels("out-of-files").inc()
@@ -312,22 +320,22 @@ class DrainingServer(uvicorn.Server):
 
 def serve_until_stopped(
     settings: Settings,
-    listening: socket.socket | None,
+    listening: socket.socket,
     on_loaded: Callable[[Snapshot], None],
-    worker: Worker | None = None,
+    front_end: FrontEnd | None = None,
 ) -> None:
     """Serves until a signal comes and the requests in flight are answered.
 
     Args:
         settings: The settings.
-        listening: A listening socket; None: the worker opens one later.
+        listening: A listening socket.
         on_loaded: See `create_app`.
-        worker: This process as one of several; None: it is the only one.
+        front_end: This process as a front end of an engine process; None: it has an engine of its own.
     """
     lifecycle = Lifecycle()
-    app = create_app(settings, lifecycle=lifecycle, on_loaded=on_loaded, worker=worker)
-    server = DrainingServer(configure(app, settings), settings, lifecycle, worker)
-    server.listening += [] if listening is None else [listening]
+    app = create_app(settings, lifecycle=lifecycle, on_loaded=on_loaded, front_end=front_end)
+    server = DrainingServer(configure(app, settings), settings, lifecycle, front_end)
+    server.listening.append(listening)
     with Stderr.in_thread():
         server.run(sockets=server.listening)
     if lifecycle.unfinished:

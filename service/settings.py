@@ -236,11 +236,11 @@ class Settings(BaseModel):
     engine_silence: Positive = 60.0
     """Seconds in which the engine may have work and show no sign of life; then /healthz says 503."""
 
-    workers: Annotated[int, Field(ge=1)] | Literal["auto"] = 1
-    """Processes that answer on the port; auto: one for each processor. Limits of callers count over all, limits of
-    memory, of connections and of what waits for each. One on a GPU."""
+    workers: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """Front ends: processes that answer on the port, beside the engine's process; auto: all processors but one, and at
+    least one. Limits of callers and of what waits count over all, limits of memory and of connections for each."""
     threads: Count | None = None
-    """Threads of a worker's computation; by default its share of the processors."""
+    """Threads of the engine's computation; by default all processors."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least level logged."""
     log_format: Literal["auto", "console", "json"] = "auto"

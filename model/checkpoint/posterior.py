@@ -2,11 +2,6 @@
 
 The answer for a row depends on the checkpoint, the row and the options alone. Rows go through the network in tiles,
 which limit memory and do not change answers.
-
-What an answer costs is known before it is computed, in units of a row and draw of a plain answer: one with mean, std
-and three percentiles of rows like the training rows. The constants are nanoseconds of processor time on one machine.
-Only their ratios count: the caller learns how long a unit takes. Costs are within a factor of three of the time, for
-options as far apart as a hundred levels, a hundred thresholds and new draws (a test holds them to it).
 """
 
 from __future__ import annotations
@@ -27,6 +22,7 @@ from murho.model.distributions.classes import ClassPredictive, draws_with_mean
 from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError
+from murho.model.predictive.answer_cost import AnswerCost
 from murho.model.predictive.compiled_engine import select_engine
 from murho.model.predictive.draws import BLOCK, DrawCache, Draws
 from murho.model.predictive.forward import NetworkOutputs, TorchEngine
@@ -57,14 +53,6 @@ if TYPE_CHECKING:
 
 TILE_VALUES = 2**19
 """Outputs in a tile: 4 MiB of float64, and a few temporaries of the same size."""
-PASS, ROW, COPY = 600_000.0, 4_000.0, 2_000.0
-"""Nanoseconds of a pass whatever it has, of a row besides its draws, and of each copy of a row with imputed cells."""
-WEIGHT, NEW_WEIGHT = 0.04, 10.0
-"""A weight of the network under one draw for one row; a weight of a new draw."""
-COMPONENT, FURTHER, LISTED = 45.0, 2.0, 10.0
-"""A component of the noise of one draw of a row: of a plain answer, and of each further level or threshold. A draw of a
-row, to sort or to list it."""
-PLAIN_LEVELS = 3
 TORCH_COST = 12.0
 """How much longer PyTorch takes than compiled code, for all after the network."""
 
@@ -81,6 +69,7 @@ class Posterior(Generic[Answer]):
         engine: Computes the answers; picked once.
         draws: The draws of the weights that are kept.
         tile_values: Outputs in a tile. Answers do not depend on it.
+        answer_cost: What answers cost.
     """
 
     def __init__(
@@ -121,7 +110,8 @@ class Posterior(Generic[Answer]):
         self.draws = DrawCache(self.tensors, spec.architecture, self.device, room=room)
         self._plan = self._plans_of(self.calibration)
         self._weights = sum(layer[0].numel() for layer in self.draws.means.layers)
-        self._components = self.likelihood.means * (TORCH_COST if self.engine.name == TorchEngine.name else 1.0)
+        components = self.likelihood.means * (TORCH_COST if self.engine.name == TorchEngine.name else 1.0)
+        self.answer_cost = AnswerCost(spec.architecture.members, self._weights, components, IMPUTATIONS)
 
     @classmethod
     def load(cls, directory: Path, device: str = "cpu", *, engine: str = "auto") -> Self:
@@ -385,45 +375,14 @@ class Posterior(Generic[Answer]):
         return max(min(most, self.target.least_tile_rows), most // self.architecture.outputs)
 
     def rows_without_draws(self, rows: int, incomplete: int, seconds: float) -> int:
-        """Rows of an answer without draws that take about so long on the machine of the constants, at least one.
-
-        The number is the same at every call. So the mean of rows in such parts is the same to the bit, although a
-        matrix product may round a row differently among others. Any thread may ask.
-
-        Args:
-            rows: Of the request.
-            incomplete: How many of them have cells to impute.
-            seconds: For the returned number of rows.
-        """
-        share = incomplete / max(1, rows)
-        copies = 1.0 + (IMPUTATIONS - 1) * share
-        time = ROW + IMPUTATIONS * COPY * share + copies * self.architecture.members * WEIGHT * self._weights
-        return max(1, int(1e9 * seconds / time))
+        """See `AnswerCost.rows_without_draws`; any thread may ask."""
+        return self.answer_cost.rows_without_draws(rows, incomplete, seconds)
 
     def cost(self, rows: int, options: PredictOptions, incomplete: int = 0) -> float:
-        """What an answer takes to compute, in units of a row and draw of this posterior's plain answer.
-
-        Any thread may ask.
-
-        Args:
-            rows: B.
-            options: Options of the request.
-            incomplete: How many of them have cells to impute.
-        """
-        draws, new, answer = options.samples or self.architecture.members, 0, 0.0
-        copies = IMPUTATIONS * COPY  # draws go round the copies, but each copy goes through the mu-only networks
-        unit = WEIGHT * self._weights + COMPONENT * self._components
-        if options.samples:
-            new = self.draws.missing(options.samples, self.seed if options.seed is None else options.seed)
-            levels = len(options.percentiles) + len(options.grid)
-            further = FURTHER * (max(0, levels - PLAIN_LEVELS) + len(options.thresholds))
-            answer = (1 + options.mc_error) * self._components * (COMPONENT + further)
-            answer += LISTED * (options.draws or not options.noise)
-            copies += options.noise_moments * IMPUTATIONS * draws * unit
-        else:
-            copies += (IMPUTATIONS - 1) * draws * WEIGHT * self._weights
-        time = PASS + new * self._weights * NEW_WEIGHT + incomplete * copies
-        return (time + rows * (ROW + draws * (WEIGHT * self._weights + answer))) / unit
+        """See `AnswerCost.of`; any thread may ask."""
+        seed = self.seed if options.seed is None else options.seed
+        new = self.draws.missing(options.samples, seed) if options.samples else 0
+        return self.answer_cost.of(rows, options, incomplete, new)
 
     def warm_up(self) -> None:
         """Make the default draws and run every path once, so that the first request is as fast as later ones."""

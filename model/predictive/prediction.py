@@ -7,7 +7,7 @@ does not know whether the target is a number or a class.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -472,6 +472,44 @@ def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
     from murho.model.arrays import with_arrays  # here: it imports numpy
 
     return with_arrays(lambda arrays: arrays[0][rows], [prediction])
+
+
+def taken_apart(prediction: AnyPrediction) -> tuple[tuple[int, int, bool, tuple[str, ...] | None], dict[str, Array]]:
+    """A prediction as its samples, seed, whether it is calibrated, its classes; and its arrays by name."""
+    facts = prediction.samples, prediction.seed, prediction.calibrated, prediction.classes
+    arrays = {}
+    for name in _ARRAYS[type(prediction)]:
+        if (value := getattr(prediction, name)) is not None:
+            arrays[name] = value
+    if prediction.mc_error is not None:
+        for name in MonteCarloError.__slots__:
+            if (value := getattr(prediction.mc_error, name)) is not None:
+                arrays[f"{_OF_ERROR}{name}"] = value
+    return facts, arrays
+
+
+def put_together(facts: tuple[int, int, bool, tuple[str, ...] | None], arrays: dict[str, Array]) -> AnyPrediction:
+    """The prediction that `taken_apart` has taken apart."""
+    samples, seed, calibrated, classes = facts
+    if errors := [name for name in arrays if name.startswith(_OF_ERROR)]:
+        error = MonteCarloError(**{name.removeprefix(_OF_ERROR): arrays[name] for name in errors})
+        rest: dict[str, Any] = {name: array for name, array in arrays.items() if name not in errors}
+        rest["mc_error"] = error
+    else:
+        rest = arrays
+    if classes is None:
+        return Prediction(samples, seed, calibrated, **rest)
+    return ClassPrediction(samples, seed, calibrated, classes=classes, **rest)
+
+
+_OF_ERROR = "mc_error."
+
+
+_NO_ARRAYS = frozenset({"samples", "seed", "calibrated", "classes", "mc_error"})
+_ARRAYS = {
+    kind: tuple(each.name for each in fields(kind) if each.name not in _NO_ARRAYS)
+    for kind in (Prediction, ClassPrediction)
+}
 
 
 @lru_cache(256)  # most requests ask for the same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -49,6 +49,10 @@ class WorkRates:
         costs, times = seen or (0.0, 0.0)
         self._seen[model] = MEMORY * costs + cost, MEMORY * times + seconds
 
+    def set(self, model: ModelLike, seconds: float) -> None:
+        """Takes the seconds of a row-draw of a model from whoever has measured them."""
+        self._seen[model] = 1.0, seconds
+
     def seconds(self, model: ModelLike, cost: float) -> float:
         """Returns the seconds that work of a model takes."""
         seen = self._seen.get(model)
@@ -70,6 +74,47 @@ class Admitted:
     rate: float
 
 
+class Pending:
+    """Work that is pending: of this process, and of all front ends of the service.
+
+    Args:
+        shared: Requests, cost and seconds of each front end, in memory that they share; None: there is one.
+        own: Number of this front end.
+    """
+
+    def __init__(self, shared: memoryview[float] | None = None, own: int = 0) -> None:
+        self._all: memoryview[float] | list[float] = [0.0] * 3 if shared is None else shared
+        self._own = 3 * own
+        self.clear()
+
+    @property
+    def requests(self) -> int:
+        """Number of requests of all front ends."""
+        return int(sum(self._all[0::3]))
+
+    @property
+    def cost(self) -> float:
+        """Their cost, in row-draws."""
+        return sum(self._all[1::3])
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that they take."""
+        return sum(self._all[2::3])
+
+    def add(self, requests: int, cost: float, seconds: float) -> None:
+        """Counts work of this process as pending; or as done, where it is negative."""
+        for place, change in enumerate((requests, cost, seconds), self._own):
+            self._all[place] += change
+        if self._all[self._own] <= 0.0:
+            self.clear()  # rounding errors end here
+
+    def clear(self) -> None:
+        """Nothing of this process is pending any more."""
+        for place in range(self._own, self._own + 3):
+            self._all[place] = 0.0
+
+
 @dataclass(slots=True, eq=False)
 class Admission:
     """What is admitted and has no answer so far, within its bounds. Not thread-safe: the event loop counts.
@@ -82,25 +127,32 @@ class Admission:
     Attributes:
         max_pending: The most requests.
         max_pending_cost: The most cost of all of them, in row-draws.
-        pending: Number of requests.
-        pending_cost: Their cost.
-        closed: Whether nothing more is admitted.
         rates: How long the work of each model takes.
-        short: The queue of small requests.
+        standing: Tells the seconds of work in the queue of small requests, and since when it has not been empty.
         max_standing_wait: Seconds of work that may wait in it once it stands.
         clock: Monotonic seconds.
+        work: What is pending.
+        closed: Whether nothing more is admitted.
     """
 
     max_pending: int
     max_pending_cost: float
     rates: WorkRates
-    short: FairQueue
+    standing: Callable[[], tuple[float, float]]
     max_standing_wait: float
     clock: Callable[[], float]
-    pending: int = 0
-    pending_cost: float = 0.0
+    work: Pending = field(default_factory=Pending)
     closed: bool = False
-    _seconds: float = 0.0
+
+    @property
+    def pending(self) -> int:
+        """Number of requests that are pending."""
+        return self.work.requests
+
+    @property
+    def pending_cost(self) -> float:
+        """Their cost, in row-draws."""
+        return self.work.cost
 
     def admit(self, model: ModelLike, cost: float, rows: int) -> Admitted:
         """Counts a request, if there is room for it; returns what `done` and `end` take.
@@ -110,8 +162,7 @@ class Admission:
         """
         self.require_room(cost, rows)
         admitted = Admitted(0.0, 0.0, self.rates.seconds(model, 1.0))
-        self.pending += 1
-        self._add(admitted, cost)
+        self._add(admitted, cost, 1)
         return admitted
 
     def extend(self, admitted: Admitted, cost: float) -> None:
@@ -131,26 +182,21 @@ class Admission:
             raise self._full()
         self._add(admitted, cost)
 
-    def _add(self, admitted: Admitted, cost: float) -> None:
+    def _add(self, admitted: Admitted, cost: float, requests: int = 0) -> None:
         admitted.cost += cost
         admitted.left += cost
-        self.pending_cost += cost
-        self._seconds += cost * admitted.rate
+        self.work.add(requests, cost, cost * admitted.rate)
 
     def done(self, admitted: Admitted, cost: float) -> None:
         """Counts a part of the work of a request as done."""
         cost = min(cost, admitted.left)
         admitted.left -= cost
-        self.pending_cost -= cost
-        self._seconds -= cost * admitted.rate
+        self.work.add(0, -cost, -cost * admitted.rate)
 
     def end(self, admitted: Admitted) -> None:
         """Counts a request that is over."""
-        self.pending -= 1
-        if admitted.left:
-            self.done(admitted, admitted.left)
-        if not self.pending:
-            self.pending_cost = self._seconds = 0.0  # rounding errors end here
+        self.work.add(-1, -admitted.left, -admitted.left * admitted.rate)
+        admitted.left = 0.0
 
     def require_room(self, cost: float = 0.0, rows: int = 1) -> None:
         """Checks that a request of this cost and number of rows would be admitted now.
@@ -171,8 +217,8 @@ class Admission:
             )
         if self.pending >= self.max_pending or self.pending_cost + cost > self.max_pending_cost:
             raise self._full()
-        wait = self.short.seconds
-        if wait > self.max_standing_wait and (standing := self.clock() - self.short.since) >= STANDING_SECONDS:
+        wait, since = self.standing()
+        if wait > self.max_standing_wait and (standing := self.clock() - since) >= STANDING_SECONDS:
             raise QueueFullError(
                 f"More comes than this service can compute: for {standing:.0f} s the queue has not been empty, and the "
                 f"small requests in it take about {wait:.1f} s. Try again later.",
@@ -182,8 +228,8 @@ class Admission:
     def _full(self) -> QueueFullError:
         return QueueFullError(
             f"{self.pending} requests with {self.pending_cost:.0f} row-draws are pending, which is all that this "
-            f"service takes on; they take about {self._seconds:.1f} s. Try again later.",
-            retry_after=max(1, min(3600, round(self._seconds))),
+            f"service takes on; they take about {self.work.seconds:.1f} s. Try again later.",
+            retry_after=max(1, min(3600, round(self.work.seconds))),
         )
 
 

@@ -7,6 +7,7 @@ depend on what else is in the pass.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -14,13 +15,14 @@ import numpy as np
 
 from murho.model.errors import MurhoError
 from murho.model.predictive.prediction import AnyPrediction, PredictOptions, Question, arrays_of, in_one
+from murho.model.runtime import at_most_threads
 from murho.service.errors import ComputationError, NotReadyError
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Sequence
 
     from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.predictive.answer_cost import AnswerCost
     from murho.model.tables.schema import Columns, Schema, UnfamiliarValue
 
 Outcome: TypeAlias = "Answer | BaseException | None"
@@ -45,6 +47,10 @@ class ModelLike(Protocol):
     @property
     def spec(self) -> ModelSpec:
         """The content of `model.json`."""
+
+    @property
+    def answer_cost(self) -> AnswerCost:
+        """What answers cost but for new draws, for whoever has not the model itself."""
 
     def rows_without_draws(self, rows: int, incomplete: int, seconds: float) -> int:
         """Returns how many of the rows take about so long without draws, if so many have cells to impute.
@@ -104,7 +110,6 @@ class Job:
         caller: Who asks. Callers take turns.
         deadline: Time on the scheduler's clock after which the answer is no longer wanted.
         max_outside: The most values unlike the training rows to return.
-        future: Gets the answer or an error, in its own event loop.
         rows_of_pass: Rows in a pass of a job that shares none, as without draws or of a decision, so that its answer is
             the same to the bit; None: what its model's speed lets.
         arrived: When its request began, on the scheduler's clock; the deadline counts from then.
@@ -114,7 +119,7 @@ class Job:
         done: Number of rows computed so far.
         parts: The predictions of these rows, tile by tile.
         outside: The values unlike the training rows among them.
-        over: Whether nobody waits for it any more. Set under the scheduler's lock.
+        over: Whether nobody waits for it any more.
         waiting: Seconds of work for which it waits among small requests.
     """
 
@@ -126,7 +131,6 @@ class Job:
     caller: str
     deadline: float
     max_outside: int
-    future: asyncio.Future[Answer]
     rows_of_pass: int | None = None
     arrived: float = 0.0
     submitted: float = 0.0
@@ -179,7 +183,9 @@ def compute(slices: Sequence[Slice]) -> list[Outcome]:
             start, stop = stop, stop + part.rows
             room = part.job.max_outside - len(part.job.outside)
             questions.append(Question(slice(start, stop), part.job.options, room))
-        answers = slices[0].job.model.predict_questions(columns, questions)
+        # Where requests share a pass, other processors have work of their own: their answers are encoded.
+        with at_most_threads(1) if len(slices) > 1 else nullcontext():
+            answers = slices[0].job.model.predict_questions(columns, questions)
         return [
             _outcome(part, prediction, values) if fine else _not_finite(part, prediction, columns, question.rows)
             for part, question, (prediction, values), fine in zip(

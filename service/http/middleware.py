@@ -37,7 +37,6 @@ from murho.service.errors import (
     HeadersTooLargeError,
     MisdirectedError,
     NotReadyError,
-    QueueFullError,
     TargetTooLongError,
     TooManyConnectionsError,
     problem_response,
@@ -296,8 +295,6 @@ class Paths:
                 return
         except MurhoError as error:
             response = problem_response(error, scope)
-            if isinstance(error, QueueFullError):
-                self.parts.scheduler.pause()
             if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise  # `RequestLog` says why
         await response(scope, receive, send)

@@ -142,7 +142,7 @@ async def load_model(name: str, request: Request, parts: PartsDependency, _admin
         unknown = next((key for key, _ in given if key != "version"), "version")
         raise wrong("", f"the query takes one version=N and nothing else, not {unknown[:80]!r}")
     parts.lifecycle.require_not_draining()
-    before, after = await parts.watcher.apply(Change(name, given[0][1] if given else None))
+    before, after = await parts.versions.apply(Change(name, given[0][1] if given else None))
     loaded, old = after.models[name], before.models.get(name)
     return JSONBytes(
         {
@@ -165,7 +165,7 @@ async def unload_model(name: str, parts: PartsDependency, _admin: AdminDependenc
     It stays unloaded until it is loaded again, or until the service starts again.
     """
     parts.lifecycle.require_not_draining()
-    before, _ = await parts.watcher.apply(Change(name, unload=True))
+    before, _ = await parts.versions.apply(Change(name, unload=True))
     unloaded = list(before.models[name].versions) if name in before.models else []
     return JSONBytes(
         {

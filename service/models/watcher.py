@@ -12,13 +12,14 @@ import threading
 import weakref
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import structlog
 
 from murho.model.checkpoint.stores import CheckpointStore, place_of, shown_place
 from murho.service.errors import NotReadyError
-from murho.service.models.loader import Change, Loader, Registry, Swap
+from murho.service.models.loader import Change, Loader, Outcome, Registry, Swap
+from murho.service.settings import VersionPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -32,6 +33,13 @@ LOOK = Change(patient=True)
 """What is done every few seconds."""
 
 
+class Versions(Protocol):
+    """Whoever changes what is served."""
+
+    async def apply(self, change: Change) -> Swap:
+        """Makes a change as by `Loader.apply`, and returns once it is served."""
+
+
 class Watcher:
     """Runs a loader in a thread of its own: every few seconds, and when asked to.
 
@@ -41,8 +49,6 @@ class Watcher:
         seconds: Time between two looks; 0: it looks only when asked to.
         changed: Called with the snapshots before and after every change, in the thread that made it.
 
-    Attributes:
-        everywhere: Asks for a change as `ask` does, of all workers where there are several.
     """
 
     def __init__(
@@ -53,7 +59,31 @@ class Watcher:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._log = structlog.get_logger("murho.watcher")
-        self.everywhere: Callable[[Change], Future[Swap]] = self.ask
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        source: CheckpointSource,
+        registry: Registry,
+        count: Callable[[Outcome], None],
+        *,
+        stopping: Callable[[], bool],
+        changed: Callable[[Swap], None],
+    ) -> Self:
+        """Returns the watcher of a service.
+
+        Args:
+            settings: Of the service.
+            source: Where checkpoints come from.
+            registry: Gets the snapshots.
+            count: Called with what happened to each version.
+            stopping: Whether the service stops, so that nothing more is loaded.
+            changed: See the class.
+        """
+        policy = VersionPolicy.of(settings.versions, settings.pinned)
+        loader = Loader(source, registry, policy, count=count, seconds=settings.load_timeout, stopping=stopping)
+        return cls(loader, registry, seconds_between_looks(settings), changed)
 
     def load_first(self) -> None:
         """Loads for the first time, in the calling thread; `start` comes after it."""
@@ -88,8 +118,8 @@ class Watcher:
         return answer
 
     async def apply(self, change: Change) -> Swap:
-        """Makes a change as by `Loader.apply`, and returns once it is served everywhere."""
-        return await asyncio.wrap_future(self.everywhere(change))
+        """Makes a change as by `Loader.apply`, and returns once it is served."""
+        return await asyncio.wrap_future(self.ask(change))
 
     def _run(self) -> None:
         try:
@@ -198,11 +228,15 @@ class CheckpointSource:
         self._loaded[model] = reference
         return model
 
+    def reference_of(self, model: ModelLike) -> CheckpointReference | None:
+        """Returns where a model was loaded from."""
+        return getattr(model, "reference", None) or self._loaded.get(model)
+
     def report_facts(self, model: ModelLike) -> dict[str, Any]:
         """Returns the facts that a loaded version keeps for its report; empty if there are none that can be read."""
         from murho.model.report.facts import stored_facts  # here, because torch takes seconds to import
 
-        reference = self._loaded.get(model)
+        reference = self.reference_of(model)
         return {} if reference is None else stored_facts(partial(self._store.read, reference))
 
 

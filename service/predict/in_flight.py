@@ -84,7 +84,7 @@ class InFlight:
         self.query = _query_of(query) if (query := scope["query_string"]) else {}
         self._scope, self._receive = scope, receive
         self._caller: Caller = scope["state"]["caller"]
-        self._begin = parts.scheduler.clock()
+        self._begin = parts.engine.clock()
         self.rows, self._timing = 0, Timing()
         self._admitted: Admitted | None = None
         self._charged, self._deadline = 0.0, self._begin + parts.settings.request_timeout
@@ -104,13 +104,13 @@ class InFlight:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.parts.lifecycle.in_flight -= 1
         if self._admitted is not None:
-            self.parts.scheduler.admission.end(self._admitted)
+            self.parts.engine.admission.end(self._admitted)
         for share in (self._share, self._answer):
             share.resize(0)
         if self._leaving is not None:
             self._leaving.cancel()
         if isinstance(error, MurhoError):
-            seconds = self.parts.scheduler.clock() - self._begin
+            seconds = self.parts.engine.clock() - self._begin
             self.counted.count_failure(seconds)
 
     async def body(self) -> bytes:
@@ -123,7 +123,7 @@ class InFlight:
             BadInputError: The header that gives seconds is wrong.
         """
         self._allow(None)
-        self.parts.scheduler.admission.require_room()  # what is refused costs next to nothing: it is not even read
+        self.parts.engine.admission.require_room()  # what is refused costs next to nothing: it is not even read
         arrived = self._scope["state"].get("arrived", False)  # `http.connection` says so
         seconds, most = self.parts.settings.request_timeout, self.parts.settings.max_body_bytes
         body = await read_body(self._receive, self.headers, seconds, most, self._share, arrived=arrived)
@@ -140,7 +140,7 @@ class InFlight:
         """
         if self._leaving is None:
             self._leaving = asyncio.ensure_future(self._until_gone())
-        seconds = self._deadline - self.parts.scheduler.clock()
+        seconds = self._deadline - self.parts.engine.clock()
         done = self.parts.decoder.submit((self._caller.name, self._scope["state"].get("route")), work)
         try:
             await asyncio.wait((done, self._leaving), timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
@@ -248,7 +248,7 @@ class InFlight:
             share.room.take(size - share.size, share.size)
         else:
             share.room = room or share.room
-            await share.room.wait(size, self._deadline - self.parts.scheduler.clock())
+            await share.room.wait(size, self._deadline - self.parts.engine.clock())
         share.size = size
 
     def large_response(self, body: Body) -> LargeResponse:
@@ -328,7 +328,7 @@ class InFlight:
         """
         incomplete = 0 if columns is None else len(self.model.schema.incomplete(columns))
         cost = self.model.cost(rows + more, options, incomplete + more)
-        self._admitted = self.parts.scheduler.admission.admit(self.model, cost, rows)
+        self._admitted = self.parts.engine.admission.admit(self.model, cost, rows)
         self.charge(cost)
         self._allow(timeout)
         return cost, incomplete
@@ -336,7 +336,7 @@ class InFlight:
     def admit_more(self, cost: float) -> None:
         """Admits further work of a request that is admitted, and charges it; raises what `admit` does."""
         assert self._admitted is not None  # noqa: S101 - see above
-        self.parts.scheduler.admission.extend(self._admitted, cost)
+        self.parts.engine.admission.extend(self._admitted, cost)
         self.charge(self._admitted.cost)
 
     def _allow(self, timeout: float | None) -> None:
@@ -383,9 +383,9 @@ class InFlight:
 
         Raises:
             BadInputError: Rows have no finite answer.
-            MurhoError: See `Scheduler.answer`.
+            MurhoError: See `Engine.answer`.
         """
-        model, scheduler = self.model, self.parts.scheduler
+        model, engine = self.model, self.parts.engine
         if incomplete is None:
             incomplete = len(model.schema.incomplete(inputs.columns))
         cost = model.cost(inputs.count, options, incomplete) if cost is None else cost
@@ -400,18 +400,17 @@ class InFlight:
             self._caller.name,
             self._deadline,
             most_outside,
-            asyncio.get_running_loop().create_future(),
             rows_of_pass,
             self._begin,
         )
         try:
-            answer = await scheduler.answer(job, self._receive)
+            answer = await engine.answer(job, self._receive)
         except RowsNotFiniteError as error:
             message = "The value is so far outside the training range that the prediction isn't finite."
             cells = (inputs.pointer(self.rows + row, feature) for row, feature in error.cells)
             raise BadInputError(Problem(cell, message) for cell in cells) from None
         if self._admitted is not None:
-            scheduler.admission.done(self._admitted, cost)
+            engine.admission.done(self._admitted, cost)
         self._timing.queue += job.timing.queue
         self._timing.compute += job.timing.compute
         if not again:
@@ -422,7 +421,7 @@ class InFlight:
     def answered(self, options: PredictOptions) -> None:
         """Counts the request as answered, and leaves what the access log says of it."""
         name, version, timing = self.model.name, self.model.version, self._timing
-        seconds = self.parts.scheduler.clock() - self._begin
+        seconds = self.parts.engine.clock() - self._begin
         self.counted.count_answer(self.rows, timing, seconds)
         self._scope["state"]["facts"] = {
             "caller": self._caller.name,

@@ -1,4 +1,4 @@
-"""Bytes of requests: budgets for all that are in flight, compression, and freed memory given back.
+"""Bytes of requests: budgets for all that are in flight, and compression.
 
 A large answer is encoded whole before its status is sent, so what goes wrong is known then. Its memory counts until the
 client has taken it. Should it go wrong afterwards, the connection ends before the announced length. Bodies and answers
@@ -11,19 +11,15 @@ columns (8 bytes a cell, and the texts of categories), and the answer. `tables.t
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import zlib
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow
 from starlette.responses import Response
 
-from murho.model.runtime import give_back
 from murho.service.errors import DeadlineError, MediaTypeError, QueueFullError, TooLargeError, wrong
 
 if TYPE_CHECKING:
@@ -31,8 +27,6 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from murho.model.predictive.draw_room import DrawRoom
-    from murho.service.engine.scheduler import Scheduler
 
 SMALL_BYTES = 2**16
 """A request that takes no more is refused only where the whole budget is taken; rows and answers aren't counted."""
@@ -40,13 +34,6 @@ LARGE_SHARE = 0.75
 """Of the budget, which the larger ones may take."""
 ORDERED_SHARE = 1 / 64
 POLL_SECONDS = 0.01
-
-LOOK_SECONDS = 2.0
-GROWTH_BYTES = 2**26
-"""More memory than after the last time is given back; it takes about 10 ms."""
-QUIET_LOOKS = 5
-"""After so many looks without work, draws leave the memory."""
-QUIET_SHARE = 16
 
 
 class Room:
@@ -122,32 +109,6 @@ class Share:
         """
         self.room.take(size - self.size, self.size, share=1.0 if size <= SMALL_BYTES else LARGE_SHARE)
         self.size = size
-
-
-async def keep_small(scheduler: Scheduler, draws: DrawRoom) -> None:
-    """Gives freed memory back to the system for as long as the service runs; without work, that of most draws too."""
-    # Arrow's own allocator keeps what its threads have freed, and can't be asked for it from another thread.
-    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
-    least, passes, quiet = _resident(), -1, 0
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        quiet = 0 if scheduler.admission.pending or scheduler.passes != passes else quiet + 1
-        passes = scheduler.passes
-        if quiet == QUIET_LOOKS:
-            await asyncio.to_thread(draws.make_room, draws.most_bytes // QUIET_SHARE)
-            gc.collect()  # failures of requests and their arrays hold one another
-        if _resident() > least + GROWTH_BYTES or quiet == QUIET_LOOKS:
-            await asyncio.to_thread(give_back)
-            least = _resident()
-        least = min(least, _resident())
-
-
-def _resident() -> int:
-    """Returns the bytes of this process in memory; 0 where that isn't known."""
-    try:
-        return 4096 * int(Path("/proc/self/statm").read_bytes().split()[1])
-    except OSError:
-        return 0
 
 
 SENT_BYTES = 2**18

@@ -456,7 +456,7 @@ class AgentDoor:
         The library parses it in the event loop, so it may have `MESSAGE_BYTES`, which take some milliseconds.
         """
         parts: Parts = scope["state"]["parts"]
-        parts.scheduler.admission.require_room()
+        parts.engine.admission.require_room()
         parts.lifecycle.in_flight += 1
         try:
             async with whole_body(parts, scope, receive, MESSAGE_BYTES) as body:

@@ -103,7 +103,7 @@ async def _load(name: str, request: Request, parts: PartsDependency, _admin: Adm
     """Does what `POST /models/{name}/load` does; answers once it is done."""
     wanted = await _body(request, parts)
     parts.lifecycle.require_not_draining()
-    await parts.watcher.apply(Change(name, wanted.parameters.version))
+    await parts.versions.apply(Change(name, wanted.parameters.version))
     return Response()
 
 
@@ -112,7 +112,7 @@ async def _unload(name: str, request: Request, parts: PartsDependency, _admin: A
     """Does what `POST /models/{name}/unload` does; answers once it is done."""
     await _body(request, parts)
     parts.lifecycle.require_not_draining()
-    await parts.watcher.apply(Change(name, unload=True))
+    await parts.versions.apply(Change(name, unload=True))
     return Response()
 
 

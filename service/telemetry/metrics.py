@@ -5,8 +5,9 @@ Each version that is served and was asked has series of its own.
 What answers say of a model's doubt are sums over rows, so that a query divides two of them: the mean std of the last
 five minutes is ``rate(murho_std_total[5m]) / rate(murho_spread_rows_total[5m])``.
 
-Workers (`service.supervisor`) write their metrics into files, as prometheus-client has it, and each can answer a scrape
-for all. There a gauge can't be a function, so those that are functions are set before a scrape, and each second.
+The processes of a service (`service.supervisor`) write their metrics into files, as prometheus-client has it, and each
+front end can answer a scrape for all. There a gauge can't be a function, so those that are functions are set before a
+scrape, and each second.
 
 Beside these distributions, `OfVersion` has plain sums, for whoever asks about one model.
 """
@@ -28,8 +29,8 @@ from murho.model.predictive.prediction import AnyPrediction, Prediction
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from murho.service.engine.jobs import ModelLike, Timing
-    from murho.service.engine.scheduler import Scheduler
+    from murho.service.engine.admission import Admission
+    from murho.service.engine.jobs import Timing
 
 # Geometric buckets, in seconds: a single row takes about a millisecond, a batch of a million rows minutes.
 SECONDS = tuple(0.0005 * 2**step for step in range(18))
@@ -41,15 +42,14 @@ class Telemetry:
     """The metrics of one application, in a registry of its own.
 
     Args:
-        scheduler: The source of the gauges of pending work.
-        shared: Whether other workers of this service have such metrics too.
+        shared: Whether other processes of this service have such metrics too.
 
     Attributes:
         versions: What counts the work of each version, by name and version; any thread may ask.
         served: Name and version of all that are served.
     """
 
-    def __init__(self, scheduler: Scheduler, *, shared: bool = False) -> None:
+    def __init__(self, *, shared: bool = False) -> None:
         self.registry = registry = CollectorRegistry()
         self._shared = shared
         self._followed: list[tuple[Gauge, Callable[[], float]]] = []
@@ -110,11 +110,7 @@ class Telemetry:
             "Connections refused or cut off before a request was handled, by kind.",
             ("kind",),
         )
-        self.reloads = counter(
-            "murho_reloads_total", "Versions loaded, refused and unloaded since the start.", ("outcome",)
-        )
-        for outcome in ("loaded", "refused", "unloaded"):
-            self.reloads.labels(outcome)
+        self._reloads = reloads(registry)
         self.refused = self._gauge("murho_refused_checkpoints", "Checkpoints that are refused.", mode="livemax")
         self.listed = self._gauge(
             "murho_checkpoints_listed",
@@ -128,10 +124,9 @@ class Telemetry:
             ("kind",),
         )
         self.connections = self._gauge("murho_connections", "Open connections.")
-        pending = self._gauge("murho_pending_requests", "Predictions waiting or in computation.")
-        self.follow(pending, lambda: scheduler.admission.pending)
-        cost = self._gauge("murho_pending_cost", "Row-draws waiting or in computation.")
-        self.follow(cost, lambda: scheduler.admission.pending_cost)
+        # Every front end knows what is pending in all.
+        self._pending = self._gauge("murho_pending_requests", "Predictions waiting or in computation.", mode="livemax")
+        self._pending_cost = self._gauge("murho_pending_cost", "Row-draws waiting or in computation.", mode="livemax")
         registry.register(_ServedVersions(self))
 
     def _gauge(
@@ -146,6 +141,11 @@ class Telemetry:
     def follow(self, gauge: Gauge, function: Callable[[], float]) -> None:
         """Has a gauge show what a function returns."""
         self._followed.append((gauge, function))
+
+    def follow_pending(self, admission: Admission) -> None:
+        """Has two gauges show what is pending."""
+        self.follow(self._pending, lambda: admission.pending)
+        self.follow(self._pending_cost, lambda: admission.pending_cost)
 
     def refresh(self) -> None:
         """Sets the gauges that follow functions."""
@@ -176,10 +176,14 @@ class Telemetry:
         requests.inc()
         request_seconds.observe(seconds)
 
-    def count_pass(self, model: ModelLike, jobs: int, rows: int, seconds: float) -> None:
-        """Counts one pass of the engine; called in its thread."""
+    def count_reload(self, outcome: str) -> None:
+        """Counts what happened to one version."""
+        self._reloads.labels(outcome).inc()
+
+    def count_pass(self, name: str, version: str, jobs: int, rows: int, seconds: float) -> None:
+        """Counts one pass of the engine; any thread may."""
         self.pass_jobs.observe(jobs)
-        batches, size = self.versions[model.name, model.version].batches, 1 << (rows - 1).bit_length()
+        batches, size = self.versions[name, version].batches, 1 << (rows - 1).bit_length()
         count, before = batches.get(size, (0, 0.0))
         batches[size] = count + 1, before + seconds
 
@@ -195,6 +199,15 @@ class Telemetry:
             if all(other != name for other, _ in self.versions):
                 self.queue_seconds.remove(name)
                 self.compute_seconds.remove(name)
+
+
+def reloads(registry: CollectorRegistry | None) -> Counter:
+    """Returns the counter of versions that were loaded, refused and unloaded; an engine process counts them, too."""
+    about = "Versions loaded, refused and unloaded since the start."
+    made = Counter("murho_reloads_total", about, ("outcome",), registry=registry)
+    for outcome in ("loaded", "refused", "unloaded"):
+        made.labels(outcome)
+    return made
 
 
 class _Versions(dict[tuple[str, str], "OfVersion"]):

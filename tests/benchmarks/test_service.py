@@ -28,7 +28,7 @@ def test_claims_are_of_the_same_rounds_and_say_whether_they_are_met() -> None:
         return [{"rate": rate} for rate in rates]
 
     rates = {
-        "Murho, 1 worker": rounds(300, 60),
+        "Murho, 1 worker": rounds(480, 76),
         "Murho, 2 workers": rounds(400, 40),
         service.ROUTE: rounds(600, 100),
         "litserve, 1": rounds(100, 20),
@@ -43,14 +43,14 @@ def test_claims_are_of_the_same_rounds_and_say_whether_they_are_met() -> None:
         "memory": {"1": 100, "2": 160},
     }
     claims = {said: (value, met) for said, value, _, met in service.claims_of(found)}
-    assert claims["32 connections, 1 worker: to the FastAPI route"] == ("0.55", "yes")
-    assert claims["32 connections, 1 worker: to the better of LitServe and MLServer with as many"] == ("3.00", "yes")
+    assert claims["32 connections, 1 worker: to the FastAPI route"] == ("0.78", "yes")
+    assert claims["32 connections, 1 worker: to the better of LitServe and MLServer with as many"] == ("4.30", "yes")
     assert claims["32 connections, 2 workers: to the FastAPI route"] == ("0.53", "no")
     assert claims["1 connection: latency, to Posterior.predict and the route together"] == ("1.00", "yes")
     assert claims["3 x overload: answers, to what it can do"] == ("0.95", "yes")
     assert claims["3 x overload: median time of a refusal, ms"] == ("21", "no")
     assert claims["3 x overload: as fast as before after, s"] == ("inf", "no")
-    assert claims["10 models: memory of two workers to one"] == ("1.60", "no")
+    assert claims["10 models: memory of two front ends to one"] == ("1.60", "no")
 
 
 @pytest.fixture

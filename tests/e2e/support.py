@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -65,9 +65,17 @@ class Service:
         return int(self.address.rpartition(":")[2])
 
     def memory(self) -> int:
-        """Resident memory of the process, bytes."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return 1024 * int(status.partition("VmRSS:")[2].split()[0])
+        """Resident memory of its processes, bytes; a page that n of them share counts 1/n."""
+        total = 0
+        for process in (self.process.pid, *self.children()):
+            with suppress(OSError):  # it has ended
+                memory = Path(f"/proc/{process}/smaps_rollup").read_text()
+                total += 1024 * int(memory.partition("\nPss:")[2].split()[0])
+        return total
+
+    def children(self) -> list[int]:
+        """The engine, first, and the front ends."""
+        return list(map(int, Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()))
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)

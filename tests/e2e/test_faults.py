@@ -233,7 +233,7 @@ def test_nothing_that_happens_to_the_files_changes_an_answer(
 
 
 def test_a_disk_that_fills_up_stops_no_answer(busy: Service, posterior: Posterior) -> None:
-    process, limit = busy.process.pid, resource.RLIMIT_FSIZE
+    process, limit = busy.children()[1], resource.RLIMIT_FSIZE
     # Every write to the log fails, as on a full disk.
     resource.prlimit(process, limit, (len(busy.log().encode()), resource.RLIM_INFINITY))
     try:

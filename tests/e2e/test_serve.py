@@ -98,7 +98,7 @@ def test_what_can_not_start_says_why_in_one_line(tmp_path: Path) -> None:
 def test_files_that_run_out_are_told_once_and_the_service_recovers(tiny_cars: Path, tmp_path: Path) -> None:
     with serve(tiny_cars, tmp_path / "log") as service:
         assert service.client.get("/healthz").status_code == 200
-        process, kind = service.process.pid, resource.RLIMIT_NOFILE
+        process, kind = service.children()[1], resource.RLIMIT_NOFILE
         soft, hard = resource.prlimit(process, kind)
         resource.prlimit(process, kind, (10, hard))
         for _ in range(100):

@@ -19,6 +19,7 @@ from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError
+from murho.model.predictive.answer_cost import AnswerCost
 from murho.model.predictive.prediction import MonteCarloError, Prediction, PredictOptions, Question
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.service.app import create_app
@@ -75,6 +76,7 @@ class FakeModel:
             training={"rows": 278},
             metrics={"rows": 60, "rmse": 3.0, "nll": 2.5, "calibrated": {"coverage": {"90": 0.9}}},
         )
+        self.answer_cost = AnswerCost(1, 5, 1.0, 1)
         self.warm = False
         self.rows_of_pass = 256
         self.calls: list[PredictOptions] = []

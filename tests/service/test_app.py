@@ -9,7 +9,6 @@ import pytest
 from murho.service.app import create_app
 from murho.service.models.loader import Snapshot
 from murho.service.settings import Settings
-from murho.service.worker import Board, Stage
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client, pointers
 
 
@@ -106,46 +105,6 @@ def test_while_loading_the_service_is_alive_but_not_ready() -> None:
         }
 
 
-@pytest.mark.parametrize("path", ["/readyz", "/ping", "/v2/health/ready", "/v2/models/cars/ready"])
-def test_in_every_protocol_ready_means_all_workers(client: AppClient, path: str) -> None:
-    board = Board(2)
-    board.say(0, 0.0, Stage.SERVING)
-    board.say(1, 0.0, Stage.LOADING)
-    assert client.get(path).status_code == 200
-    object.__setattr__(client.state["parts"], "board", board)
-    response = client.get(path)
-    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-    board.say(1, 0.0, Stage.SERVING)
-    assert client.get(path).status_code == 200
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/v2/health/live"])
-def test_in_every_protocol_alive_means_all_workers(client: AppClient, path: str) -> None:
-    board = Board(2)
-    for number in range(2):
-        board.say(number, 0.0, Stage.SERVING)
-    object.__setattr__(client.state["parts"], "board", board)
-    assert client.get(path).status_code == 200
-    board.say(1, 1e6, Stage.SERVING)
-    assert client.get(path).status_code == 503
-
-
-def test_who_was_paused_does_not_take_the_silence_of_others_for_death() -> None:
-    now = [100.0]
-    board = Board(1, clock=lambda: now[0])
-    board.say(0, 0.0, Stage.SERVING)
-    for _ in range(61):
-        now[0] += 1.0
-        board.look()
-    assert board.silence(0) == 61.0
-    now[0] += 100.0  # the machine was paused
-    assert board.silence(0) == 0.0
-    now[0] += 2.0
-    assert board.silence(0) == 2.0
-    board.say(0, 0.0, Stage.SERVING)
-    assert board.silence(0) == 0.0
-
-
 def test_with_many_models_readiness_stays_short() -> None:
     """What a probe reads does not grow with the models; `/models` has all of them."""
     models = [FakeModel(f"m{number:04}") for number in range(500)]
@@ -178,7 +137,7 @@ def test_a_draining_service_is_alive_but_not_ready_and_still_serves(client: AppC
 
 def test_a_service_whose_engine_is_silent_is_not_alive(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     with make_client(model, engine_silence=5.0) as client:
-        scheduler = client.state["parts"].scheduler
+        scheduler = client.state["parts"].engine.scheduler
         monkeypatch.setattr(scheduler, "_busy_since", scheduler.clock() - 6.0)
         response = client.get("/healthz")
         assert pointers(response, 503) == []

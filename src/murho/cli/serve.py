@@ -43,7 +43,8 @@ def serve(
         int | None, typer.Option(help="The most draws a request may ask for.  [default: 4096]")
     ] = None,
     workers: Annotated[
-        str | None, typer.Option(help="Processes on the port; auto: one for each processor.  [default: 1]")
+        str | None,
+        typer.Option(help="Front ends on the port, beside the engine; auto: all processors but one.  [default: auto]"),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Threads of the computation; by default all processors there are.")
@@ -74,8 +75,8 @@ def serve(
         resolve_device(settings.device)
 
     from murho.model.checkpoint.stores import is_url, shown_place
-    from murho.service.process import address_of, listen, reserve, serve_until_stopped
-    from murho.service.supervisor import Supervisor, count_of
+    from murho.service.process import address_of, listen_together, serve_until_stopped
+    from murho.service.supervisor import POSSIBLE, Supervisor, front_ends_of
     from murho.service.telemetry.log import configure_logging
 
     configure_logging(settings.log_level, settings.log_format)
@@ -83,9 +84,8 @@ def serve(
         from murho.service.outcomes.store import Store
 
         Store(settings.store).close()  # what is wrong with it is said before anything else
-    count = count_of(settings)
-    listening = (listen if count == 1 else reserve)(settings.host, settings.port)
-    address = address_of(listening, "http" if settings.ssl_certfile is None else "https")
+    listening = listen_together(settings.host, settings.port, front_ends_of(settings) if POSSIBLE else 1)
+    address = address_of(listening[0], "http" if settings.ssl_certfile is None else "https")
     place = str(settings.checkpoints)
     if not is_url(place) and not Path(place).is_dir():
         _say(f"warning: there is no directory {place}: nothing is served until it has checkpoints")
@@ -94,10 +94,10 @@ def serve(
     def announce(snapshot: "Snapshot") -> None:
         _announce(snapshot, settings, address)
 
-    if count == 1:
-        serve_until_stopped(settings, listening, announce)
+    if POSSIBLE:
+        Supervisor(settings, listening, announce).run()
     else:
-        Supervisor(settings, count, listening, announce).run()
+        serve_until_stopped(settings, listening[0], announce)
     _say("Stopped.")
 
 

@@ -11,8 +11,8 @@ import pytest
 from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions, Question
 from murho.model.tables.schema import Columns, UnfamiliarValue
 from murho.service.engine import scheduler
+from murho.service.engine.engine import LocalEngine
 from murho.service.engine.jobs import Answer, Job, Slice, compute
-from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import ComputationError
 from tests.service.support import FakeModel
 
@@ -47,9 +47,8 @@ def job_about(model: FakeModel, weights: Sequence[float], options: PredictOption
         "Year": np.zeros(size),
         "Origin/plant": np.array(["USA"] * size, dtype=object),
     }
-    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
     of_pass = model.rows_without_draws(size, 0, 0.04) if options.samples == 0 else None
-    return Job(model, columns, options, size, model.cost(size, options), "", float("inf"), most, future, of_pass)
+    return Job(model, columns, options, size, model.cost(size, options), "", float("inf"), most, of_pass)
 
 
 def answers(*jobs: Job) -> list[Any]:
@@ -92,7 +91,7 @@ async def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: py
     (whole,) = answers(job_about(FakeModel(), weights, options, 3))
     monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
     monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
-    model, queue = FakeModel(), Scheduler(compute, 10, 1e7)
+    model, queue = FakeModel(), LocalEngine(compute, 10, 1e7)
     model.rows_of_pass = 7
     queue.start()
     parts = await queue.answer(job_about(model, weights, options, 3))

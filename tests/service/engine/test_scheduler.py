@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from typing import Any
 
 import pytest
@@ -10,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.engine import scheduler as scheduling
-from murho.service.engine.admission import FIRST_SECONDS_PER_COST, FairQueue, WorkRates
-from murho.service.engine.jobs import Job
-from murho.service.engine.scheduler import Receive
+from murho.service.engine.admission import FIRST_SECONDS_PER_COST, Admission, FairQueue, WorkRates
+from murho.service.engine.engine import Receive
+from murho.service.engine.jobs import Job, compute
+from murho.service.engine.scheduler import Scheduler
 from murho.service.errors import (
     ClientGoneError,
     DeadlineError,
@@ -44,47 +43,6 @@ async def test_jobs_that_wait_share_a_pass_in_one_thread(bench: Bench) -> None:
     assert await bench.answers(first, *others) == [[first], others]
 
 
-async def test_what_the_answers_of_a_pass_bring_joins_those_who_wait_in_the_next_one(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scheduling, "PASS_SECONDS", 20.0)  # a slow machine still sends the answers in time
-    first, waiting, again = await bench.hold(), job_of(), job_of()
-    await bench.submit(waiting)
-    await bench.answers(first)
-    await bench.submit(again)
-    assert await bench.answers(waiting, again) == [[first], [waiting, again]]
-
-
-async def test_while_a_full_pass_waits_it_begins_before_the_answers_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduling, "PASS_SECONDS", 30.0)
-    async with Bench(cost=1e12) as bench:
-        await bench.hold()
-        await bench.submit(*(job_of(cost=1e8) for _ in range(3)))  # of 20 s each
-        bench.release.set()
-        end = time.monotonic() + 10.0
-        while len(bench.passes) < 2 and time.monotonic() < end:
-            time.sleep(0.01)
-        assert len(bench.passes) >= 2
-        await asyncio.gather(*bench.tasks)
-        for _ in range(10):  # of the loop, for which the thread waits after the last pass
-            await asyncio.sleep(0)
-
-
-async def test_the_event_loop_pauses_where_requests_come_while_a_full_pass_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pauses = list[float]()
-    async with Bench(cost=1e12) as bench:
-        await bench.hold()
-        with monkeypatch.context() as patched:
-            patched.setattr(scheduling, "PASS_SECONDS", 30.0)
-            patched.setattr(time, "sleep", pauses.append)
-            await bench.submit(job_of(cost=1e8))  # of 20 s each
-            assert pauses == []
-            await bench.submit(job_of(cost=1e8), job_of(cost=1e8))
-            assert pauses == [scheduling.PAUSE_SECONDS]
-
-
 async def test_only_jobs_of_one_model_seed_and_number_of_draws_share_a_pass(bench: Bench) -> None:
     blocker, seed = await bench.hold(job_of(model=FakeModel("blocker"))), FakeModel().spec.default_seed
     plain = [job_of(options=PredictOptions(4, levels, given)) for levels, given in (((50.0,), None), ((1.0,), seed))]
@@ -103,7 +61,7 @@ async def test_only_jobs_of_one_model_seed_and_number_of_draws_share_a_pass(benc
 @pytest.mark.parametrize("seconds", [1e-9, 1.0])
 async def test_the_passes_of_a_job_without_draws_do_not_depend_on_measured_speed(bench: Bench, seconds: float) -> None:
     job = job_of(600, options=NO_DRAWS, rows_of_pass=256)
-    bench.scheduler.rates.record(job.model, 1e6, 1e6 * seconds)
+    bench.engine.scheduler.rates.record(job.model, 1e6, 1e6 * seconds)
     await bench.submit(job)
     await bench.answers(job)
     assert [part.rows for slices in bench.passes for part in slices] == [256, 256, 88]
@@ -187,7 +145,7 @@ def test_the_rate_follows_what_was_measured() -> None:
 async def test_above_the_bounds_of_requests_and_of_cost_the_caller_is_told_when_to_come_back() -> None:
     async with Bench(2, 1e6) as bench:
         large, small = job_of(90, cost=9e5), job_of()
-        bench.scheduler.rates.record(large.model, 1e6, 10.0)  # 10 microseconds a row-draw
+        bench.engine.scheduler.rates.record(large.model, 1e6, 10.0)  # 10 microseconds a row-draw
         await bench.submit(large)
         with pytest.raises(TooLargeError, match="at most 50 rows"):
             await bench.submit(job_of(51, cost=1.02e6))
@@ -214,20 +172,20 @@ def test_work_is_pending_until_its_request_ends_and_counts_less_as_it_is_done() 
     assert (admission.pending, admission.pending_cost) == (0, 0.0)
 
 
-async def test_while_more_comes_than_can_be_computed_the_queue_of_small_requests_is_kept_short() -> None:
-    ahead = [0.0]
-    async with Bench(1000, 1e9, max_standing_wait=0.5, clock=lambda: time.monotonic() + ahead[0]) as bench:
-        await bench.hold()
-        tasks = await bench.submit(*(job_of(cost=1e5) for _ in range(100)))  # of 0.02 s each
-        bench.admission.require_room()  # a burst is welcome
-        ahead[0] = 11.0
-        with pytest.raises(QueueFullError, match=r"for \d\d s the queue has not been empty") as full:
-            bench.admission.require_room()
-        assert full.value.retry_after == 2
-        for task in tasks[:80]:
-            task.cancel()
-        await asyncio.gather(*tasks[:80], return_exceptions=True)
-        bench.admission.require_room()
+def test_while_more_comes_than_can_be_computed_the_queue_of_small_requests_is_kept_short() -> None:
+    clock = Clock()
+    scheduler = Scheduler(compute, clock)
+    admission = Admission(1000, 1e9, scheduler.rates, lambda: scheduler.standing, 0.5, clock)
+    jobs = [job_of(cost=1e5) for _ in range(100)]  # of 0.02 s each
+    scheduler.submit(jobs)
+    admission.require_room()  # a burst is welcome
+    clock.now = 11.0
+    with pytest.raises(QueueFullError, match=r"for 11 s the queue has not been empty") as full:
+        admission.require_room()
+    assert full.value.retry_after == 2
+    for job in jobs[:80]:
+        scheduler.abandon(job)
+    admission.require_room()
 
 
 # Deadlines, clients that go, and the end
@@ -242,7 +200,7 @@ async def test_a_job_whose_deadline_has_passed_is_never_begun_and_a_long_one_sto
         clock.now = 3.0
         bench.release.set()
         with pytest.raises(DeadlineError, match=r"100 of 1000 rows were computed.*Send fewer rows"):
-            await long.future
+            await bench.task_of[long]
         said = [str(error) for error in await asyncio.gather(*others, return_exceptions=True)]
         assert "within 2 seconds: it waited for its turn. Ask for fewer samples" in said[0]
         assert "within 0 seconds" in said[1]
@@ -264,7 +222,7 @@ async def leaves() -> dict[str, Any]:
 async def test_a_deadline_or_a_client_that_leaves_ends_the_wait(
     bench: Bench, receive: Receive, seconds: float, error: type[Exception]
 ) -> None:
-    job = job_of(deadline=bench.scheduler.clock() + seconds)
+    job = job_of(deadline=bench.engine.clock() + seconds)
     (task,) = await bench.submit(job, receive=receive)
     with pytest.raises(error):
         await task
@@ -287,16 +245,16 @@ async def test_a_job_that_nobody_waits_for_is_dropped_and_its_client_no_longer_w
 
 async def test_closing_finishes_what_was_admitted_and_admits_nothing_more(bench: Bench) -> None:
     job = await bench.hold()
-    assert not bench.scheduler.close(0.01)
+    assert not bench.engine.close(0.01)
     with pytest.raises(NotReadyError):
         await bench.submit(job_of())
     await bench.answers(job)
-    assert await asyncio.to_thread(bench.scheduler.close, 10)
+    assert await asyncio.to_thread(bench.engine.close, 10)
 
 
 def test_an_event_loop_that_has_ended_stops_nothing() -> None:
     bench = Bench()
-    bench.scheduler.start()
+    bench.engine.start()
 
     async def leave() -> None:
         await bench.hold()
@@ -310,7 +268,7 @@ def test_an_event_loop_that_has_ended_stops_nothing() -> None:
 
     with contextlib.closing(asyncio.new_event_loop()) as loop:
         loop.run_until_complete(ask())
-    assert bench.scheduler.close(10)
+    assert bench.engine.close(10)
     assert bench.admission.pending == 0
 
 
@@ -327,9 +285,9 @@ async def test_the_first_call_comes_before_all_work() -> None:
     bench, seen = Bench(), list[int]()
     job = job_of()
     await bench.submit(job)
-    bench.scheduler.start(first=lambda: seen.append(len(bench.passes)))
+    bench.engine.start(first=lambda: seen.append(len(bench.passes)))
     await bench.answers(job)
-    assert await asyncio.to_thread(bench.scheduler.close, 10)
+    assert await asyncio.to_thread(bench.engine.close, 10)
     assert seen == [0]
 
 

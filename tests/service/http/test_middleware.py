@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,29 +10,10 @@ from typing import Any
 import pytest
 
 import murho.service
-from murho.service.engine.admission import Admission
-from murho.service.engine.scheduler import Scheduler
-from murho.service.errors import QueueFullError
 from murho.service.http.middleware import PARSED
 from tests.service.support import ROW, AppClient, FakeModel, failing, make_client, pointers
 from tests.service.test_security import ADMIN, KEY, stored
 from tests.service.wire import Served, served
-
-
-def test_a_full_queue_makes_the_loop_pause_and_another_refusal_does_not(
-    client: AppClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paused = threading.Event()
-    monkeypatch.setattr(Scheduler, "_pause", lambda _: paused.set())
-    assert client.post("/predict", {"inputs": []}).status_code == 422
-    assert not paused.wait(0.05)
-
-    def full(*_: object) -> None:
-        raise QueueFullError("Try again later.", retry_after=1)
-
-    monkeypatch.setattr(Admission, "require_room", full)
-    assert client.post("/predict", {"inputs": [ROW]}).status_code == 429
-    assert paused.wait(60.0)
 
 
 def test_other_methods_are_answered_by_the_framework(client: AppClient) -> None:

@@ -24,7 +24,7 @@ def test_totals_cost_groups_times_samples_times_levels() -> None:
         assert "100000 row-draws" in refused.json()["detail"]
         exact = {"inputs": [ROW] * 200, "statistic": "count_above", "threshold": 130.0, "samples": 50}
         assert pointers(client.post("/aggregate", exact), 413) == []
-        assert client.state["parts"].scheduler.admission.pending_cost == 0.0
+        assert client.state["parts"].engine.admission.pending_cost == 0.0
 
 
 def test_a_caller_pays_for_totals() -> None:

@@ -67,7 +67,7 @@ def client(model: FakeModel) -> Iterator[AppClient]:
     with make_client(model, max_pending_cost=100_000) as client:
         yield client
         parts = client.state["parts"]
-        scheduler = parts.scheduler
+        scheduler = parts.engine
         assert (scheduler.admission.pending, parts.request_room.taken, parts.answer_room.taken) == (0, 0, 0)
         assert scheduler.admission.pending_cost == pytest.approx(0.0)
 
@@ -169,7 +169,7 @@ def test_a_deadline_between_two_passes_is_an_error_not_a_short_answer(client: Ap
     response = client.post("/predict?samples=0&timeout=2", content=body_of(table(), CSV), kind=CSV)
     assert response.status_code == 504
     assert "10 of 23 rows were computed" in response.text
-    wait_until(lambda: client.state["parts"].scheduler.admission.pending == 0)
+    wait_until(lambda: client.state["parts"].engine.admission.pending == 0)
 
 
 def test_a_client_that_leaves_is_noticed_between_quick_passes() -> None:

@@ -11,7 +11,6 @@ import pytest
 from prometheus_client import generate_latest
 
 from murho.model.predictive.prediction import ClassPrediction, Prediction
-from murho.service.engine.scheduler import Scheduler
 from murho.service.telemetry.metrics import Telemetry
 from tests.service.support import ROW, AppClient
 
@@ -20,7 +19,7 @@ ANSWER = Prediction(256, 0, True, ONE, ONE, ONE, ONE, extrapolation=ONE > 1.0)
 
 
 def made() -> Telemetry:
-    return Telemetry(Scheduler(lambda _: [], 10, 1e9))
+    return Telemetry()
 
 
 def of(telemetry: Telemetry, metric: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Several workers on one port: the same answers, versions and limits; nothing is lost but a dead one's requests."""
+"""One engine and two front ends: the same answers, versions and limits; nothing is lost but what a dead one had."""
 
 from __future__ import annotations
 
@@ -26,14 +26,9 @@ KEYS = [
 ]
 
 
-def workers_of(service: Service) -> list[int]:
-    """The processes of the workers."""
-    return list(map(int, Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()))
-
-
 def metric_files(service: Service) -> set[str]:
-    """The files into which workers write metrics."""
-    places = [place for worker in workers_of(service) for place in Path(f"/proc/{worker}/fd").iterdir()]
+    """The files into which front ends and engine write metrics."""
+    places = [place for process in service.children() for place in Path(f"/proc/{process}/fd").iterdir()]
     return {name for name in map(os.path.realpath, places) if "murho-metrics-" in name}
 
 
@@ -49,7 +44,7 @@ def answered_by(response: httpx.Response) -> str:
 
 @pytest.fixture(scope="module")
 def pair(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Two workers, with keys."""
+    """Two front ends, with keys."""
     root = tmp_path_factory.mktemp("pair")
     shutil.copytree(trained, root / "checkpoints" / "cars" / "1")
     shutil.copytree(ROOT / "tests" / "fixtures" / "checkpoints" / "rents", root / "checkpoints" / "rents")
@@ -63,7 +58,7 @@ def pair(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         yield service
 
 
-def test_both_workers_answer_and_to_the_same_bits(pair: Service) -> None:
+def test_both_front_ends_answer_and_to_the_same_bits(pair: Service) -> None:
     answers = [ask(pair) for _ in range(24)]
     assert {answer.status_code for answer in answers} == {200}
     assert len({answered_by(answer) for answer in answers}) == 2
@@ -89,7 +84,7 @@ def test_a_new_version_comes_everywhere(pair: Service, trained: Path, tmp_path: 
     wait_until(lambda: {ask(pair, "/models/boats/predict").status_code for _ in range(12)} == {200})
 
 
-def test_a_limit_of_a_key_holds_over_all_workers(pair: Service) -> None:
+def test_a_limit_of_a_key_holds_over_all_front_ends(pair: Service) -> None:
     begin = time.monotonic()
     answers = [ask(pair, key=LIMITED) for _ in range(40)]
     assert len({answered_by(answer) for answer in answers if answer.status_code == 200}) == 2
@@ -98,7 +93,7 @@ def test_a_limit_of_a_key_holds_over_all_workers(pair: Service) -> None:
     assert {answer.status_code for answer in answers} == {200, 429}
 
 
-def test_metrics_and_health_are_of_all_workers(pair: Service) -> None:
+def test_metrics_and_health_are_of_all_front_ends(pair: Service) -> None:
     def rows() -> float:
         text = httpx.get(f"{pair.address}/metrics").text
         lines = [line for line in text.splitlines() if line.startswith('murho_rows_total{model="cars"')]
@@ -111,37 +106,59 @@ def test_metrics_and_health_are_of_all_workers(pair: Service) -> None:
         assert {httpx.get(pair.address + path).status_code for _ in range(10)} == {200}
 
 
-def test_a_killed_worker_loses_its_own_requests_and_is_replaced_and_sigterm_drains_all(
+def test_a_killed_front_end_loses_its_own_requests_and_is_replaced_and_sigterm_drains_all(
     trained: Path, posterior: Posterior, tmp_path: Path
 ) -> None:
     with serve(trained.parents[1], tmp_path / "log", workers="2") as service:
-        before, files = workers_of(service), metric_files(service)
+        before, files = service.children(), metric_files(service)
         with Traffic(service.port, asks(posterior, 30), threads=8) as traffic:
             traffic.wait_for(30)
-            os.kill(before[0], signal.SIGKILL)
-            wait_until(lambda: len(set(workers_of(service)) - set(before)) == 1)
+            os.kill(before[1], signal.SIGKILL)
+            wait_until(lambda: len(set(service.children()) - set(before)) == 1)
             lost = traffic.outcomes["lost"]
             traffic.wait_for(100)
             assert traffic.outcomes["lost"] == lost, traffic.faults  # nothing after its death
-        # The kernel may close its connections before the socket that listens: a client may then meet it once more.
         assert lost <= 2 * 8, traffic.faults
         traffic.require("lost")
-        assert f'"pid":{before[0]},"code":-9' in service.log()
+        assert f'"pid":{before[1]},"code":-9' in service.log()
         wait_until(lambda: len({answered_by(ask(service)) for _ in range(12)}) == 2)
         assert files
         assert metric_files(service) == files  # the new one writes where the dead one did
         assert "murho_worker_deaths_total 1.0" in httpx.get(f"{service.address}/metrics").text
-        workers = workers_of(service)
+        processes = service.children()
         with Traffic(service.port, asks(posterior, 30)) as traffic:
             traffic.wait_for(30)
             assert service.stop() == 0
-        assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+        assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
         assert "Traceback" not in service.log()
     traffic.require("refused", "unreachable")
 
 
-def test_workers_end_with_their_supervisor(trained: Path, tmp_path: Path) -> None:
+def test_while_a_killed_engine_is_started_again_every_request_has_an_answer(
+    trained: Path, posterior: Posterior, tmp_path: Path
+) -> None:
     with serve(trained.parents[1], tmp_path / "log", workers="2") as service:
-        workers = workers_of(service)
+        engine, *front_ends = service.children()
+        with Traffic(service.port, asks(posterior, 30), threads=8) as traffic:
+            traffic.wait_for(30)
+            os.kill(engine, signal.SIGKILL)
+            wait_until(lambda: traffic.outcomes["refused"] > 0)
+            assert httpx.get(f"{service.address}/healthz").status_code == 200
+            answer = ask(service)
+            assert answer.status_code in {200, 503}
+            assert answer.status_code == 200 or int(answer.headers["retry-after"]) >= 1
+            wait_until(lambda: ask(service).status_code == 200)
+            right = traffic.outcomes["right"]
+            wait_until(lambda: traffic.outcomes["right"] > right + 50)
+        traffic.require("refused")
+        assert set(front_ends) < set(service.children())
+        assert f'"process":"engine","pid":{engine},"code":-9' in service.log()
+        assert service.log().count("Ready: ") == 1
+        assert service.stop() == 0
+
+
+def test_all_end_with_their_supervisor(trained: Path, tmp_path: Path) -> None:
+    with serve(trained.parents[1], tmp_path / "log", workers="2") as service:
+        processes = service.children()
         service.process.kill()
-        wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in workers))
+        wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in processes))
