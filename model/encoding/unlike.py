@@ -114,7 +114,8 @@ class Landmarks(Stored):
             quick = inputs.T.astype(np.float32)
             for weights in self._quick_weights:
                 if rows.size:
-                    squares = weights @ (quick if len(rows) == len(values) else quick[:, rows])
+                    with np.errstate(invalid="ignore", over="ignore"):  # what overflows is far from all of them
+                        squares = weights @ (quick if len(rows) == len(values) else quick[:, rows])
                     rows = rows[~(squares.min(axis=0) <= (enough / self.unit) ** 2)]
         if rows.size:
             differences, nearest = self._search(inputs[rows], np.square(self.spacings))
