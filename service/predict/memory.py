@@ -16,6 +16,7 @@ import zlib
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response
@@ -229,4 +230,10 @@ def accepted_coding(accept_encoding: str) -> str | None:
 
 def compressed(body: bytes, coding: str = "gzip") -> bytes | None:
     """Returns a body in a coding, gzip or deflate; None if it is too small to be worth it."""
-    return zlib.compress(body, LEVEL, WINDOWS[coding]) if len(body) >= LEAST_BYTES else None
+    if len(body) < LEAST_BYTES:
+        return None
+    # zlib.compress would keep what it has made twice, at the end.
+    writer, sink = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOWS[coding]), BytesIO()
+    sink.writelines(writer.compress(body[start : start + SENT_BYTES]) for start in range(0, len(body), SENT_BYTES))
+    sink.write(writer.flush())
+    return sink.getvalue()
