@@ -30,15 +30,17 @@ from murho.service.errors import handle_error
 from murho.service.http.middleware import AccessLog, FrontDoor, Paths, RequestLog, behind_proxies, shared_with
 from murho.service.models import routes as models
 from murho.service.models.loader import Registry, Snapshot, Swap
-from murho.service.models.watcher import CheckpointSource, Versions, Watcher
+from murho.service.models.source import CheckpointSource
+from murho.service.models.watcher import Versions, Watcher
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.outcomes import routes as outcomes
 from murho.service.page import routes as page
 from murho.service.parts import Lifecycle, Parts, State
 from murho.service.predict import aggregate, counterfactual, decide
 from murho.service.predict import routes as predict
+from murho.service.predict.codec_threads import CodecThreads
 from murho.service.predict.memory import Room
-from murho.service.predict.routes import Decoder
+from murho.service.predict.routes import PARQUET
 from murho.service.protocols import invocations, mcp
 from murho.service.protocols import v2_routes as v2
 from murho.service.security import Security
@@ -120,7 +122,7 @@ def create_app(
         registry=registry,
         telemetry=telemetry,
         security=Security(settings, buckets),
-        decoder=Decoder(),
+        codec_threads=CodecThreads(),
         versions=versions,
         request_room=Room(settings.request_bytes),
         answer_room=Room(settings.answer_bytes),
@@ -149,7 +151,8 @@ def create_app(
             for each in keeping:
                 each.cancel()
             parts.lifecycle.draining = parts.lifecycle.closing = True
-            parts.decoder.close()
+            parts.codec_threads.close()
+            PARQUET.close()
             parts.lifecycle.unfinished = not backend.close(CLOSE_SECONDS)
             if parts.bands is not None:
                 await asyncio.to_thread(parts.bands.close, CLOSE_SECONDS)

@@ -13,11 +13,12 @@ from murho.service.security import Caller, Security
 if TYPE_CHECKING:
     from murho.service.engine.engine import Engine
     from murho.service.models.loader import Registry
-    from murho.service.models.watcher import CheckpointSource, Versions
+    from murho.service.models.source import CheckpointSource
+    from murho.service.models.watcher import Versions
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
+    from murho.service.predict.codec_threads import CodecThreads
     from murho.service.predict.memory import Room
-    from murho.service.predict.routes import Decoder
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 
@@ -63,7 +64,7 @@ class Parts:
     registry: "Registry"
     telemetry: "Telemetry"
     security: Security
-    decoder: "Decoder"
+    codec_threads: "CodecThreads"
     versions: "Versions"
     request_room: "Room"
     answer_room: "Room"

@@ -49,7 +49,8 @@ from murho.service.engine_process.channel import (
 )
 from murho.service.engine_process.mirror import DescribedModel, Served
 from murho.service.models.loader import Change, Registry, Snapshot, Swap
-from murho.service.models.watcher import CheckpointSource, Watcher
+from murho.service.models.source import CheckpointSource
+from murho.service.models.watcher import Watcher
 
 if TYPE_CHECKING:
     import socket

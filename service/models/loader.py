@@ -2,7 +2,7 @@
 
 A new version is loaded and warmed up beside the old one, then the snapshot is swapped as a whole. A version that can't
 be loaded is refused with the reason, and what served before serves on. A stamp
-(`service.models.watcher.CheckpointSource.stamp`) tells whether a version has changed. Nothing here computes answers: it
+(`service.models.source.CheckpointSource.stamp`) tells whether a version has changed. Nothing here computes answers: it
 may run in any one thread, and so it runs beside the compute thread.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from murho.service.engine.jobs import ModelLike
-    from murho.service.models.watcher import CheckpointSource, Stamp
+    from murho.service.models.source import CheckpointSource, Stamp
 
 Key: TypeAlias = tuple[str, str]
 """Name and version."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles
     from murho.model.files import JSON
+    from murho.service.outcomes.quality_query import QualityQuery
     from murho.service.outcomes.records import Earlier, Scored, VersionFacts
-    from murho.service.outcomes.routes import QualityQuery
 
 ALARM = "alarm"
 MOST_HOURS = 7 * 24

@@ -1,7 +1,6 @@
 """`/models/{name}/outcomes` and `/quality`: what came true of recorded predictions, and how good they were."""
 
 import math
-import re
 import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field
 
 from murho.model.errors import TableError
-from murho.model.evaluation.recorded import band_ends
 from murho.model.tables.cells import canonical_category, parse_number
 from murho.model.tables.csv_reader import parse_csv, read_header
 from murho.service.errors import MediaTypeError, TooLargeError, UnknownModelError, wrong
+from murho.service.outcomes.quality_query import QualityQuery
 from murho.service.parts import JSONBytes, Parts, PartsDependency
 from murho.service.predict.bodies import whole_body
 from murho.service.predict.json_bodies import load_json
@@ -41,9 +40,6 @@ MOST_OUTCOMES = 100_000
 MOST_HEADER_BYTES = 1000
 MOST = 1e38
 """Of a value: answers are kept in single precision, and squares of errors are added up."""
-HOURS = {"h": 1, "d": 24, "w": 168}
-WINDOW = re.compile(r"[1-9][0-9]{0,5}[hdw]")
-COUNTED = "0.05, 0.1, … 0.95, 0.98 or 0.99"
 KINDS = "application/json, text/csv or application/vnd.apache.arrow.stream"
 
 
@@ -106,37 +102,6 @@ async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> 
         coding = headers.get("content-encoding", "")
         adding = partial(_add, parts, caller, name, media_type, coding, body)
         return JSONBytes(await recorder.in_thread(adding, LONGEST_WORK))
-
-
-class QualityQuery(Strict):
-    """What is asked of the quality of a model."""
-
-    window: str = "30d"
-    """How far back predictions go, in hours, days or weeks: 24h, 30d, 4w."""
-    by: str | None = None
-    """A feature whose groups are told apart; inputs must be recorded."""
-    coverage: float | None = Field(None, strict=False, description=f"Of a further central band: {COUNTED}.")
-    version: str | None = None
-    """The only version; by default all."""
-
-    @property
-    def hours(self) -> int:
-        """Hours of the window."""
-        return int(self.window[:-1]) * HOURS[self.window[-1]]
-
-    @field_validator("window")
-    @classmethod
-    def _time(cls, window: str) -> str:
-        if not WINDOW.fullmatch(window):
-            raise ValueError("Expected a number of hours, days or weeks such as 24h, 30d or 4w")
-        return window
-
-    @field_validator("coverage")
-    @classmethod
-    def _counted(cls, coverage: float | None) -> float | None:
-        if coverage is not None and (not 0.0 < coverage < 1.0 or len(set(band_ends(coverage))) < 2):
-            raise ValueError(f"Expected a share that is counted: {COUNTED}")
-        return coverage
 
 
 PARAMETERS = [

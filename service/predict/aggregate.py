@@ -93,7 +93,7 @@ async def _answer(call: InFlight) -> Response:
     for name in LISTS:
         if name in call.query and isinstance(reader, TableCodec):
             raise wrong(pointer(name), "A table has no place for it. Send JSON.")
-    asked = await parts.decoder.decode(call, reader.decode, terms, unpacks=reader.unpacks)
+    asked = await call.decode(reader.decode, terms, unpacks=reader.unpacks)
     call.take_rows(asked.inputs)
     try:
         document = await _document(call, asked, cast("AggregateRequest", asked.request))

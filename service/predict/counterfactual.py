@@ -89,7 +89,7 @@ NONE = (
 
 async def _answer(call: InFlight) -> Response:
     terms = Terms(call.query, call.model.schema, call.parts.settings)
-    asked = await call.parts.decoder.decode(call, _read, terms)
+    asked = await call.decode(_read, terms)
     model, own = call.model, asked.own
     try:
         options = own.goal.options(model.schema, call.followed(asked.options))

@@ -145,7 +145,7 @@ async def _answer(call: InFlight) -> Response:
     if not isinstance(reader_of(call.headers.get("content-type", "")), JSONCodec):
         raise MediaTypeError("Decisions are asked for in JSON alone. Send application/json.")
     terms = Terms(call.query, model.schema, parts.settings)
-    asked = await parts.decoder.decode(call, _read, terms)
+    asked = await call.decode(_read, terms)
     record = call.records(asked.request, asked.options, asked.inputs.count)
     if record and parts.settings.record_inputs:
         longest = max(len(orjson.dumps(each)) for each in asked.actions.inputs or ({},))

@@ -4,21 +4,13 @@
 
 `Content-Type` picks the codec that reads a request, `Accept` the one that writes its answer; without it, or with `*/*`,
 the answer has the format of the request.
-
-The event loop answers everybody, so nothing in it may take more than some milliseconds. A thread alone doesn't help
-with work that holds the interpreter's lock, so the codecs do large work in pieces, and few threads do it: each one that
-wants the lock is one more for the event loop to wait for. The requests of each caller for each route take turns there.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -34,7 +26,7 @@ from murho.service.predict.answers import (
 )
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec
-from murho.service.predict.memory import PLAIN, accepted_coding, decompressed, weighted
+from murho.service.predict.memory import accepted_coding, weighted
 from murho.service.predict.options import PredictRequest
 from murho.service.predict.predictions import predict
 from murho.service.tables.arrow_tables import ArrowCodec, ParquetCodec
@@ -42,7 +34,7 @@ from murho.service.tables.csv_tables import CSVCodec
 from murho.service.tables.npy_arrays import NpyCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pydantic import BaseModel
 
@@ -52,11 +44,8 @@ PARQUET = ParquetCodec()
 CODECS: tuple[Codec, ...] = (JSONCodec(), CSVCodec(), ArrowCodec(), PARQUET, NpyCodec())
 MEDIA_TYPES = tuple(codec.media_type for codec in CODECS)
 
-SMALL_BODY_BYTES = 2**14
-"""The worst body of this size that we know, empty objects, takes 9 ms to refuse; a good one takes less than 1 ms."""
 LARGE_ANSWER_VALUES = 10_000
 """Encoding that many takes 1 ms, and to compress them another 4 ms."""
-THREADS = 2
 
 
 def codecs_of(headers: Mapping[str, str]) -> tuple[Codec, Codec]:
@@ -105,73 +94,6 @@ def _quality(media_type: str, ranges: list[tuple[str, float]]) -> float:
             if media_range == wanted:
                 return quality
     return 0.0
-
-
-class Decoder:
-    """Decodes the bodies of requests, large ones in threads, which do other large work of requests, too."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="codec")
-        self._lock = Lock()
-        self._waiting: dict[Hashable, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
-
-    async def decode(
-        self, call: InFlight, decode: Callable[[bytes, Terms], Result], terms: Terms, *, unpacks: bool = False
-    ) -> Result:
-        """Returns the rows and the options of a request.
-
-        Args:
-            call: The request, whose body is read.
-            decode: See `Codec.decode`.
-            terms: How it is read.
-            unpacks: See `Codec`.
-
-        Raises:
-            BadInputError: A row or an option is wrong.
-            TooLargeError: The request is above a limit.
-            MediaTypeError: The body is compressed in a way that isn't read.
-            MurhoError: See `InFlight.body` and `InFlight.in_thread`.
-        """
-        body, encoding = await call.body(), call.headers.get("content-encoding", "")
-        if not unpacks and len(body) <= SMALL_BODY_BYTES and encoding in PLAIN:
-            return decode(body, terms)
-        most = terms.settings.max_body_bytes
-        return await call.in_thread(lambda: decode(decompressed(body, encoding, most), terms))
-
-    def submit(self, flow: Hashable, work: Callable[[], Result]) -> asyncio.Future[Result]:
-        """Has large work done in a thread, so that other requests go on meanwhile.
-
-        Args:
-            flow: Flows take turns; the work of one flow is done in the order in which it comes.
-            work: The work. Once the future is cancelled it is dropped, unless it has begun.
-        """
-        future: Future[Result] = Future()
-        with self._lock:
-            self._waiting.setdefault(flow, deque()).append((future, work))
-        self._threads.submit(self._run)
-        return asyncio.wrap_future(future)
-
-    def _run(self) -> None:
-        """Does the work whose turn it is."""
-        with self._lock:
-            flow = next(iter(self._waiting))
-            line = self._waiting.pop(flow)
-            future, work = line.popleft()
-            if line:
-                self._waiting[flow] = line  # behind all others
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(work())
-            except BaseException as error:  # the thread outlives any work; who waits for it gets the error
-                future.set_exception(error)
-
-    def close(self) -> None:
-        """Ends the threads once they have done what they do, and the process that unpacks Parquet files."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        for line in self._waiting.values():
-            for future, _ in line:
-                future.cancel()
-        PARQUET.close()
 
 
 OF_MODELS = ("", "/models/{name}", "/models/{name}/versions/{version}")
@@ -257,7 +179,7 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     parts, headers = call.parts, call.headers
     reader, writer = codecs(headers)
     terms = Terms(call.query, call.model.schema, parts.settings)
-    asked = await parts.decoder.decode(call, reader.decode, terms, unpacks=reader.unpacks)
+    asked = await call.decode(reader.decode, terms, unpacks=reader.unpacks)
     answered = await predict(call, asked, writer)
     accepted = accepted_coding(headers.get("accept-encoding", ""))
     if answered.values > LARGE_ANSWER_VALUES:

@@ -24,7 +24,7 @@ from murho.model.predictive.prediction import MonteCarloError, Prediction, Predi
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.service.app import create_app
 from murho.service.engine.jobs import ModelLike
-from murho.service.models.watcher import CheckpointSource, Stamp
+from murho.service.models.source import CheckpointSource, Stamp
 from murho.service.settings import Settings
 from tests.support import call_murho
 

@@ -19,7 +19,8 @@ from murho.model.errors import CheckpointError, StorageError
 from murho.service.app import create_app
 from murho.service.errors import NotReadyError
 from murho.service.models.loader import Change, Loader, Registry, Swap
-from murho.service.models.watcher import CheckpointSource, Watcher
+from murho.service.models.source import CheckpointSource
+from murho.service.models.watcher import Watcher
 from murho.service.settings import Settings
 from tests.rents import RENTS
 from tests.service.support import AppClient, FakeModel, FakeSource

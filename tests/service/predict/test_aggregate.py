@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from murho.service.predict.routes import THREADS
+from murho.service.predict.codec_threads import THREADS
 from tests.service.support import ROW, FakeModel, make_client, pointers
 
 GROUPS: dict[str, Any] = {"inputs": [ROW] * 100, "groups": list(range(100)), "samples": 10}
@@ -46,8 +46,8 @@ def test_totals_take_memory_or_wait_for_it_until_their_deadline() -> None:
 @pytest.mark.parametrize("path", ["/predict", "/aggregate"])
 def test_work_in_threads_waits_until_the_deadline(path: str) -> None:
     with make_client(FakeModel()) as client:
-        decoder, free = client.state["parts"].decoder, threading.Event()
-        client.portal.call(lambda: [decoder.submit("others", free.wait) for _ in range(THREADS)])
+        threads, free = client.state["parts"].codec_threads, threading.Event()
+        client.portal.call(lambda: [threads.submit("others", free.wait) for _ in range(THREADS)])
         try:
             large = client.post(path, {"inputs": [ROW] * 300}, headers={"x-request-timeout": "0.3"})
         finally:
@@ -58,11 +58,15 @@ def test_work_in_threads_waits_until_the_deadline(path: str) -> None:
 
 def test_flows_take_turns() -> None:
     with make_client(FakeModel()) as client:
-        decoder, events, order = client.state["parts"].decoder, [threading.Event() for _ in range(THREADS)], list[str]()
+        threads, events, order = (
+            client.state["parts"].codec_threads,
+            [threading.Event() for _ in range(THREADS)],
+            list[str](),
+        )
 
         async def some() -> None:
-            busy = [decoder.submit("others", event.wait) for event in events]
-            done = [decoder.submit(name[0], lambda name=name: order.append(name)) for name in ("a1", "a2", "a3", "b1")]
+            busy = [threads.submit("others", event.wait) for event in events]
+            done = [threads.submit(name[0], lambda name=name: order.append(name)) for name in ("a1", "a2", "a3", "b1")]
             events[0].set()
             await asyncio.gather(*done)
             for event in events:
