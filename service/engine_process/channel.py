@@ -218,8 +218,8 @@ class Channel:
                 count = self.wire.send(data) if file is None else socket.send_fds(self.wire, [data], [file])
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError:
-                self.close()
+            except OSError:  # the other side has gone, which `receive` will see
+                self._drop_outbox()
                 return
             if file is not None:
                 os.close(file)
@@ -267,9 +267,15 @@ class Channel:
         """Closes this end."""
         self.closed = True
         self.wire.close()
-        for file in (*self._files, *(file for _, file in self._outbox if file is not None)):
+        for file in self._files:
             os.close(file)
         self._files.clear()
+        self._drop_outbox()
+
+    def _drop_outbox(self) -> None:
+        for _, file in self._outbox:
+            if file is not None:
+                os.close(file)
         self._outbox.clear()
 
 

@@ -124,7 +124,8 @@ class EngineServer:
         self._changes: list[tuple[int, _FrontEnd, int, BaseException | None]] = []
         self._poll = select.epoll()
         self._tasks: deque[Callable[[], object]] = deque()
-        self._wake, self._stopping, self._is_alone = os.eventfd(0, os.EFD_NONBLOCK), False, False
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        self._is_loaded = self._stopping = self._is_alone = False
         self._log = structlog.get_logger("murho.engine")
 
     def run(self) -> None:
@@ -135,6 +136,7 @@ class EngineServer:
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
         use_threads(self._settings.threads or available_processors())
         self._watcher.load_first()
+        self._is_loaded = True
         # What is loaded stays. Without it, each full collection of garbage would look through it, for 0.3 s.
         gc.collect()
         gc.freeze()
@@ -156,6 +158,8 @@ class EngineServer:
         self._is_alone = self._stopping = True
 
     def _stop(self) -> None:
+        if not self._is_loaded:  # a storage may hang, and nothing is lost
+            os._exit(0)
         self._stopping = True
         os.eventfd_write(self._wake, 1)
 
@@ -309,10 +313,9 @@ class EngineServer:
     def _send(self, front_end: _FrontEnd, message: Message, arrays: list[NDArray[Any]] | None = None) -> None:
         if front_end.channel.closed:
             return
-        descriptor = front_end.channel.fileno()
         front_end.channel.send(message, arrays or [])
-        if front_end.channel.is_full or front_end.channel.closed:
-            self._look_after(descriptor, front_end)
+        if front_end.channel.is_full:
+            self._look_after(front_end.channel.fileno(), front_end)
 
     def _pickled(self, error: BaseException) -> bytes:
         if isinstance(error, MurhoError):

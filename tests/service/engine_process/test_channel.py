@@ -79,6 +79,22 @@ def test_what_the_socket_has_no_room_for_waits_and_comes_in_order(ends: tuple[Ch
     assert files() == before  # what was mapped is closed
 
 
+def test_what_is_sent_to_a_side_that_has_gone_is_dropped_and_what_it_had_sent_is_still_read(
+    ends: tuple[Channel, Channel],
+) -> None:
+    ours, theirs = ends
+    ours.send(Abandon(1))
+    ours.close()
+    before = files()
+    theirs.send(Submit(1, [], []), [np.zeros(MOST_INLINE)])
+    assert not theirs.is_full
+    assert files() == before
+    assert not theirs.closed
+    assert [message for message, _ in theirs.receive()] == [Abandon(1)]
+    assert list(theirs.receive()) == []
+    assert theirs.closed
+
+
 def test_the_end_of_one_side_is_seen_by_the_other_once_it_has_read_all(ends: tuple[Channel, Channel]) -> None:
     ours, theirs = ends
     ours.send(Abandon(1))
