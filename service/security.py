@@ -165,7 +165,7 @@ class Security:
 
     Args:
         settings: Keys, their file, open paths and limits.
-        buckets: What callers have taken of all workers; None: this process is the only one.
+        buckets: What callers have taken, of all front ends; None: this process is the only one.
         clock: Monotonic seconds.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Bands that follow outcomes: learned in the transaction that takes outcomes, and read by every worker for its answers.
+"""Bands that follow outcomes: learned with the outcomes, in their transaction, and read by every front end.
 
-States are kept in the store by number, so that all workers and replicas use the same, every answer can name its own,
+States are kept in the store by number, so that all front ends and replicas use the same, every answer can name its own,
 and an earlier one can be taken up again. An outcome is compared with the state that its answer was made with. Of older
 states only some are kept (`store`); where the one of an answer is gone, the one before it stands for it.
 """
@@ -33,7 +33,7 @@ ADAPTATION = "adaptation"
 KEEPS = 500_000
 """How far back states are kept, more and more of them left out: 10 MB at most."""
 REFRESH_SECONDS = 1.0
-"""Between two looks of a worker at the store."""
+"""Between two looks of a front end at the store."""
 PARSED = 256
 
 
@@ -76,7 +76,7 @@ class AdaptationFollower:
 
 
 class Bands:
-    """The states that a worker's answers use, looked up in the store every second, off the way of answers.
+    """The states that the answers of a front end use, looked up in the store every second, off the way of answers.
 
     While the store doesn't answer, the last ones stay.
 

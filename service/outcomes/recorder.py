@@ -176,7 +176,7 @@ class Recorder:
         return ids if done else None
 
     def settle(self) -> None:
-        """Waits until what was recorded before is in the store, by other workers too.
+        """Waits until what was recorded before is in the store, by other front ends too.
 
         Raises:
             NotReadyError: It isn't there after some seconds.

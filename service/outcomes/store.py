@@ -389,7 +389,7 @@ def _facts(connection: Connection, model: str) -> dict[str, VersionFacts]:
 
 
 def _moment(connection: Connection, model: str) -> float:
-    """Returns the time of a transaction: later than all outcomes before, whatever the clocks of several workers say."""
+    """Returns the time of a transaction: later than all outcomes before, whatever the clocks of replicas say."""
     last = connection.scalar(select(func.max(PREDICTIONS.c.came)).where(PREDICTIONS.c.model == model))
     return max(time.time(), (last or 0.0) + STEP)
 

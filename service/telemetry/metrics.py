@@ -102,7 +102,7 @@ class Telemetry:
         self.inside = counter(
             "murho_outcomes_inside_total", "Outcomes in the central 90 % band, or in the prediction set.", OF_VERSION
         )
-        self.alarm = self._gauge(  # the latest of a worker: an outcome that is revised may end an alarm
+        self.alarm = self._gauge(  # the latest of a front end: an outcome that is revised may end an alarm
             "murho_alarm", "Whether outcomes are not as predicted.", OF_VERSION, mode="livemostrecent"
         )
         self.protocol_errors = counter(
@@ -153,7 +153,7 @@ class Telemetry:
             gauge.set(function())
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Returns the metrics, of all workers, and their media type.
+        """Returns the metrics, of all front ends, and their media type.
 
         Args:
             accept: The header `Accept` of the scrape.
@@ -167,7 +167,7 @@ class Telemetry:
         if self._shared:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-            registry.register(_ServedVersions(self))  # all workers serve the same ones
+            registry.register(_ServedVersions(self))  # all front ends serve the same ones
         return encode(registry), content_type
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
