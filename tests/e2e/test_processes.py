@@ -106,6 +106,7 @@ def test_metrics_and_health_are_of_all_front_ends(pair: Service) -> None:
         assert {httpx.get(pair.address + path).status_code for _ in range(10)} == {200}
 
 
+@pytest.mark.slow
 def test_a_killed_front_end_loses_its_own_requests_and_is_replaced_and_sigterm_drains_all(
     trained: Path, posterior: Posterior, tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_while_a_killed_engine_is_started_again_every_request_has_an_answer(
         assert service.stop() == 0
 
 
+@pytest.mark.slow
 def test_all_end_with_their_supervisor(trained: Path, tmp_path: Path) -> None:
     with serve(trained.parents[1], tmp_path / "log", workers="2") as service:
         processes = service.children()
