@@ -46,7 +46,7 @@ from murho.service.process import (
 )
 from murho.service.security import Buckets, Security
 from murho.service.telemetry.log import Stderr
-from murho.service.telemetry.metrics import reloads
+from murho.service.telemetry.metrics import reload_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +118,7 @@ class Supervisor:
             self._engine_socket = socket.socket(socket.AF_UNIX)
             self._engine_socket.bind(str(self._place))
             self._engine_socket.listen(128)
-            _share_code()
+            _share_code(self._settings.device)
             self._heard, self._tells = os.pipe()
             self._alive, self._lives = os.pipe()  # nothing is written: it ends with this process
             for number in SIGNALS:
@@ -158,7 +158,7 @@ class Supervisor:
                 listening.close()
             from murho.service.engine_process.server import EngineServer
 
-            count = reloads(None)
+            count = reload_counter(None)
             EngineServer(
                 self._settings,
                 self._engine_socket,
@@ -245,15 +245,17 @@ def _write_metrics_as(name: str | int) -> None:
     values.ValueClass = values.MultiProcessValue(lambda: name)  # type: ignore[no-untyped-call]
 
 
-def _share_code() -> None:
+def _share_code(device: str) -> None:
     """Imports and compiles what the processes need; no collection of garbage writes to it, so it stays shared."""
     import murho.model.checkpoint.posterior
     import murho.service.engine_process.server  # noqa: F401
     from murho.model.predictive.compiled_engine import load
+    from murho.model.runtime import resolve_device
     from murho.service.app import import_late
 
     import_late()
-    load()
+    if resolve_device(device) == "cpu":
+        load()
     for thread in threading.enumerate():
         if thread is not threading.main_thread():
             thread.join(1.0)

@@ -110,7 +110,7 @@ class Telemetry:
             "Connections refused or cut off before a request was handled, by kind.",
             ("kind",),
         )
-        self._reloads = reloads(registry)
+        self._reloads = reload_counter(registry)
         self.refused = self._gauge("murho_refused_checkpoints", "Checkpoints that are refused.", mode="livemax")
         self.listed = self._gauge(
             "murho_checkpoints_listed",
@@ -201,7 +201,7 @@ class Telemetry:
                 self.compute_seconds.remove(name)
 
 
-def reloads(registry: CollectorRegistry | None) -> Counter:
+def reload_counter(registry: CollectorRegistry | None) -> Counter:
     """Returns the counter of versions that were loaded, refused and unloaded; an engine process counts them, too."""
     about = "Versions loaded, refused and unloaded since the start."
     made = Counter("murho_reloads_total", about, ("outcome",), registry=registry)

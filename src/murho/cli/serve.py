@@ -1,6 +1,7 @@
 """The commands `murho serve` and `murho key`. They import the service only when they run: help comes at once."""
 
 import json
+import os
 import shlex
 import sys
 from contextlib import suppress
@@ -69,6 +70,8 @@ def serve(
         sys.stdout.write("".join(f"{line}\n" for line in configuration.lines()))
         return
     settings = configuration.settings
+    # The other way to look for a GPU would keep the engine, which is forked, from using it.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     if settings.device == "cuda":
         from murho.model.runtime import resolve_device
 
