@@ -10,7 +10,6 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import structlog
@@ -90,7 +89,7 @@ def create_app(
     source = source or CheckpointSource(store_at(settings.checkpoints), settings.device, room=draw_room)
     registry = Registry(source.place)
     telemetry = Telemetry(shared=front_end is not None)
-    loaded = Snapshot(MappingProxyType({}), (), loaded=False, place=source.place)
+    loaded = registry.snapshot
 
     def changed(swap: Swap) -> None:
         nonlocal loaded
@@ -102,11 +101,11 @@ def create_app(
         if on_loaded is not None and loaded.loaded and (not before.loaded or (loaded.models and not before.models)):
             on_loaded(loaded)
 
-    backend: _Own | RemoteEngine
+    backend: _LocalBackend | RemoteEngine
     engine: Engine
     versions: Versions
     if front_end is None:
-        backend = _Own(settings, source, registry, telemetry, lifecycle, draw_room, changed)
+        backend = _LocalBackend(settings, source, registry, telemetry, lifecycle, changed)
         engine, versions, buckets = backend.engine, backend.watcher, None
     else:
         backend = engine = versions = RemoteEngine(front_end, settings, registry, telemetry.count_pass, changed)
@@ -196,7 +195,7 @@ def create_app(
     return app
 
 
-class _Own:
+class _LocalBackend:
     """The engine of an application that has its own, and the watcher that loads its checkpoints."""
 
     def __init__(
@@ -206,10 +205,9 @@ class _Own:
         registry: Registry,
         telemetry: Telemetry,
         lifecycle: Lifecycle,
-        draws: DrawRoom,
         changed: Callable[[Swap], None],
     ) -> None:
-        self._threads, self._registry, self._draws = settings.threads or available_processors(), registry, draws
+        self._threads, self._registry = settings.threads or available_processors(), registry
         self.engine = LocalEngine(
             compute,
             settings.max_pending,

@@ -474,7 +474,7 @@ def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
     return with_arrays(lambda arrays: arrays[0][rows], [prediction])
 
 
-def taken_apart(prediction: AnyPrediction) -> tuple[tuple[int, int, bool, tuple[str, ...] | None], dict[str, Array]]:
+def disassemble(prediction: AnyPrediction) -> tuple[tuple[int, int, bool, tuple[str, ...] | None], dict[str, Array]]:
     """A prediction as its samples, seed, whether it is calibrated, its classes; and its arrays by name."""
     facts = prediction.samples, prediction.seed, prediction.calibrated, prediction.classes
     arrays = {}
@@ -488,8 +488,8 @@ def taken_apart(prediction: AnyPrediction) -> tuple[tuple[int, int, bool, tuple[
     return facts, arrays
 
 
-def put_together(facts: tuple[int, int, bool, tuple[str, ...] | None], arrays: dict[str, Array]) -> AnyPrediction:
-    """The prediction that `taken_apart` has taken apart."""
+def assemble(facts: tuple[int, int, bool, tuple[str, ...] | None], arrays: dict[str, Array]) -> AnyPrediction:
+    """The prediction that `disassemble` took apart."""
     samples, seed, calibrated, classes = facts
     if errors := [name for name in arrays if name.startswith(_OF_ERROR)]:
         error = MonteCarloError(**{name.removeprefix(_OF_ERROR): arrays[name] for name in errors})

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from murho.service.engine.admission import Admission
-from murho.service.engine.scheduler import Pass, Scheduler, too_late
+from murho.service.engine.scheduler import Pass, Scheduler, deadline_error
 from murho.service.errors import ClientGoneError, EngineSilentError
 
 if TYPE_CHECKING:
@@ -66,11 +66,6 @@ class Engine(ABC):
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    @abstractmethod
-    def seconds_silent(self) -> float:
-        """Seconds that the pass in computation has taken so far; 0 without one."""
-
-    @property
     def _is_idle(self) -> bool:
         """Whether another process could compute at once what it is given, and has nothing of this one."""
         return False
@@ -83,17 +78,13 @@ class Engine(ABC):
     def _abandon(self, job: Job) -> None:
         """Says that nobody waits for a job any more."""
 
+    @abstractmethod
     def require_alive(self, most: float) -> None:
         """Checks that the engine isn't silent for too long. One that waits for work, or loads, is never silent.
 
         Raises:
-            EngineSilentError: A pass takes more than `most` seconds.
+            EngineSilentError: It is, for more than `most` seconds.
         """
-        if (silent := self.seconds_silent) > most:
-            raise EngineSilentError(
-                f"The engine has work and has shown no sign of life for {silent:.0f} seconds; {most:.0f} are the most. "
-                "Restart the process."
-            )
 
     async def answer(self, job: Job, receive: Receive | None = None) -> Answer:
         """Returns the answer of a job whose work is admitted.
@@ -146,7 +137,7 @@ class Engine(ABC):
             if waiting.future.done():
                 continue
             if now >= job.deadline:
-                waiting.future.set_exception(too_late(job))
+                waiting.future.set_exception(deadline_error(job))
             elif waiting.receive is not None and waiting.watch is None and now - job.submitted >= WATCH_SECONDS:
                 waiting.watch = asyncio.ensure_future(_watch(waiting, waiting.receive))
         if self._waiting:
@@ -203,10 +194,13 @@ class LocalEngine(Engine):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    @property
-    def seconds_silent(self) -> float:
-        """Seconds that the pass in computation has taken so far; 0 without one."""
-        return self.scheduler.seconds_silent
+    def require_alive(self, most: float) -> None:
+        """Checks that the pass in computation doesn't take too long; raises what `Engine.require_alive` does."""
+        if (silent := self.scheduler.seconds_silent) > most:
+            raise EngineSilentError(
+                f"The engine has work and has shown no sign of life for {silent:.0f} seconds; {most:.0f} are the most. "
+                "Restart the process."
+            )
 
     def start(self, first: Callable[[], None] | None = None) -> None:
         """Starts the thread.

@@ -115,7 +115,7 @@ class Scheduler:
         for job in jobs:
             if begin >= job.deadline:
                 job.over = True
-                settled.append((job, too_late(job)))
+                settled.append((job, deadline_error(job)))
                 continue
             if not job.done:
                 job.begun = begin
@@ -166,7 +166,7 @@ class Scheduler:
         return min(job.rows - job.done, rows)
 
 
-def too_late(job: Job) -> DeadlineError:
+def deadline_error(job: Job) -> DeadlineError:
     """Returns the error of a job whose deadline has passed."""
     seconds = job.deadline - job.arrived
     state = "it waited for its turn" if job.begun is None else f"{job.done} of {job.rows} rows were computed"

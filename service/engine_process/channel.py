@@ -40,7 +40,7 @@ class Numbers(NamedTuple):
     shape: tuple[int, ...]
 
 
-class SubmittedJob(msgspec.Struct, array_like=True, gc=False):
+class JobHeader(msgspec.Struct, array_like=True, gc=False):
     """One job of a block: `engine.jobs.Job` without its rows, which follow those of the job before."""
 
     number: int
@@ -55,64 +55,64 @@ class SubmittedJob(msgspec.Struct, array_like=True, gc=False):
     rows_of_pass: int | None
 
 
-class Submit(msgspec.Struct, tag=0, array_like=True, gc=False):
+class JobBlock(msgspec.Struct, tag=0, array_like=True, gc=False):
     """To the engine: jobs for one model.
 
     Their numeric cells are one array `[numeric features, rows]`; texts have a list for each categorical feature.
     """
 
     model: int
-    jobs: list[SubmittedJob]
+    jobs: list[JobHeader]
     texts: list[list[str | None]]
 
 
-class Define(msgspec.Struct, tag=1, array_like=True, gc=False):
+class OptionsDefinition(msgspec.Struct, tag=1, array_like=True, gc=False):
     """To the engine: options of a prediction, pickled, and the number by which jobs name them from now on."""
 
     number: int
     options: bytes
 
 
-class Abandon(msgspec.Struct, tag=2, array_like=True, gc=False):
+class JobCancellation(msgspec.Struct, tag=2, array_like=True, gc=False):
     """To the engine: nobody waits for a job any more."""
 
     number: int
 
 
-class Make(msgspec.Struct, tag=3, array_like=True, gc=False):
-    """To the engine: make a change of what is served, pickled; `Made` answers with its number."""
+class ChangeRequest(msgspec.Struct, tag=3, array_like=True, gc=False):
+    """To the engine: make a change of what is served, pickled; `ChangeOutcome` answers with its number."""
 
     number: int
     change: bytes
 
 
-class Release(msgspec.Struct, tag=4, array_like=True, gc=False):
+class ModelRelease(msgspec.Struct, tag=4, array_like=True, gc=False):
     """To the engine: no request of this front end has a model any more."""
 
     model: int
 
 
-class Shown(msgspec.Struct, tag=5, array_like=True, gc=False):
-    """To the engine: this front end serves what `Serve` said, by its number."""
+class SnapshotReceipt(msgspec.Struct, tag=5, array_like=True, gc=False):
+    """To the engine: this front end serves what `SnapshotUpdate` said, by its number."""
 
     number: int
 
 
-class Serve(msgspec.Struct, tag=6, array_like=True, gc=False):
-    """To a front end: what is served from now on, pickled (`engine_process.mirror.Served`)."""
+class SnapshotUpdate(msgspec.Struct, tag=6, array_like=True, gc=False):
+    """To a front end: what is served from now on, pickled (`engine_process.mirror.SharedSnapshot`)."""
 
     number: int
     served: bytes
 
 
-class Made(msgspec.Struct, tag=7, array_like=True, gc=False):
+class ChangeOutcome(msgspec.Struct, tag=7, array_like=True, gc=False):
     """To a front end: every front end serves what a change has made, or why it could not be made, pickled."""
 
     number: int
     failure: bytes | None
 
 
-class SettledJob(msgspec.Struct, array_like=True, gc=False):
+class JobAnswer(msgspec.Struct, array_like=True, gc=False):
     """The answer of one job of a group: its rows follow those of the job before."""
 
     number: int
@@ -122,7 +122,7 @@ class SettledJob(msgspec.Struct, array_like=True, gc=False):
     outside: list[tuple[int, str, str]]
 
 
-class Group(msgspec.Struct, array_like=True, gc=False):
+class AnswerGroup(msgspec.Struct, array_like=True, gc=False):
     """Answers to the same options; their predictions are one.
 
     Attributes:
@@ -133,10 +133,10 @@ class Group(msgspec.Struct, array_like=True, gc=False):
 
     facts: tuple[int, int, bool, tuple[str, ...] | None]
     fields: list[str]
-    jobs: list[SettledJob]
+    jobs: list[JobAnswer]
 
 
-class Answers(msgspec.Struct, tag=8, array_like=True, gc=False):
+class PassAnswers(msgspec.Struct, tag=8, array_like=True, gc=False):
     """To a front end: what came of a pass.
 
     Attributes:
@@ -147,14 +147,24 @@ class Answers(msgspec.Struct, tag=8, array_like=True, gc=False):
         rate: Number of the model, and the seconds that a row-draw of it takes.
     """
 
-    groups: list[Group]
+    groups: list[AnswerGroup]
     failures: list[tuple[int, bytes]]
     progress: list[tuple[int, int]]
     counted: tuple[str, str, int, int, float] | None
     rate: tuple[int, float] | None
 
 
-Message: TypeAlias = Submit | Define | Abandon | Make | Release | Shown | Serve | Made | Answers
+Message: TypeAlias = (
+    JobBlock
+    | OptionsDefinition
+    | JobCancellation
+    | ChangeRequest
+    | ModelRelease
+    | SnapshotReceipt
+    | SnapshotUpdate
+    | ChangeOutcome
+    | PassAnswers
+)
 
 
 class _Frame(msgspec.Struct, array_like=True, gc=False):
@@ -195,7 +205,7 @@ class Channel:
             return
         listed = [Numbers(array.dtype.str, array.shape) for array in arrays]
         encoded = self._encoder.encode(_Frame(message, listed))
-        size = sum(_room(array.nbytes) for array in arrays)
+        size = sum(_aligned_size(array.nbytes) for array in arrays)
         if size <= MOST_INLINE:
             pieces = [HEAD.pack(len(encoded), 0, size), encoded, *_padded(arrays)]
             self._outbox.append((memoryview(b"".join(pieces)), None))
@@ -206,7 +216,7 @@ class Channel:
                 place = 0
                 for array in arrays:
                     np.frombuffer(memory, array.dtype, array.size, place).reshape(array.shape)[...] = array
-                    place += _room(array.nbytes)
+                    place += _aligned_size(array.nbytes)
             self._outbox.append((memoryview(HEAD.pack(len(encoded), 1, size) + encoded), file))
         self.flush()
 
@@ -279,7 +289,7 @@ class Channel:
         self._outbox.clear()
 
 
-def _room(size: int) -> int:
+def _aligned_size(size: int) -> int:
     return -(-size // ALIGNED) * ALIGNED
 
 
@@ -287,7 +297,7 @@ def _padded(arrays: Iterable[NDArray[Any]]) -> Iterator[bytes]:
     for array in arrays:
         data = array.tobytes()
         yield data
-        yield bytes(_room(len(data)) - len(data))
+        yield bytes(_aligned_size(len(data)) - len(data))
 
 
 def _arrays(memory: mmap.mmap | bytearray, listed: Iterable[Numbers]) -> Iterator[NDArray[Any]]:
@@ -296,4 +306,4 @@ def _arrays(memory: mmap.mmap | bytearray, listed: Iterable[Numbers]) -> Iterato
         dtype = np.dtype(kind)
         count = math.prod(shape)
         yield np.frombuffer(memory, dtype, count, place).reshape(shape)
-        place += _room(count * dtype.itemsize)
+        place += _aligned_size(count * dtype.itemsize)

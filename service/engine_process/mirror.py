@@ -36,7 +36,7 @@ class RemoteModel:
         reference: Where the checkpoint is stored.
     """
 
-    def __init__(self, described: DescribedModel) -> None:
+    def __init__(self, described: ModelDescription) -> None:
         self.number, self.name, self.version, self.spec, self.answer_cost, self.reference = described
         self.schema: Schema = self.spec.schema
         self._drawn: OrderedDict[int, int] = OrderedDict()
@@ -65,7 +65,7 @@ class RemoteModel:
         raise NotImplementedError
 
 
-class DescribedModel(NamedTuple):
+class ModelDescription(NamedTuple):
     """What a front end needs to know of a model; see `RemoteModel`."""
 
     number: int
@@ -76,7 +76,7 @@ class DescribedModel(NamedTuple):
     reference: CheckpointReference | None
 
 
-class Served(NamedTuple):
+class SharedSnapshot(NamedTuple):
     """A snapshot, on its way to a front end.
 
     Attributes:
@@ -86,7 +86,7 @@ class Served(NamedTuple):
     """
 
     models: dict[str, dict[str, tuple[int, datetime]]]
-    described: list[DescribedModel]
+    described: list[ModelDescription]
     refused: tuple[Refused, ...]
     loaded: bool
     place: str
@@ -94,7 +94,9 @@ class Served(NamedTuple):
     unloaded: tuple[str, ...]
 
     @classmethod
-    def of(cls, snapshot: Snapshot, numbers: Mapping[ModelLike, int], described: list[DescribedModel]) -> Served:
+    def of(
+        cls, snapshot: Snapshot, numbers: Mapping[ModelLike, int], described: list[ModelDescription]
+    ) -> SharedSnapshot:
         """Returns a snapshot of the engine.
 
         Args:

@@ -14,27 +14,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from murho.model.predictive.prediction import PredictOptions, put_together
+from murho.model.predictive.prediction import PredictOptions, assemble
 from murho.model.tables.schema import FeatureKind, UnfamiliarValue
 from murho.service.engine.admission import Admission, WorkRates
 from murho.service.engine.engine import Engine, OnPass
 from murho.service.engine.jobs import Answer, Job
-from murho.service.engine_process.board import ENGINE, Board
 from murho.service.engine_process.channel import (
-    Abandon,
-    Answers,
+    ChangeOutcome,
+    ChangeRequest,
     Channel,
-    Define,
-    Made,
-    Make,
+    JobBlock,
+    JobCancellation,
+    JobHeader,
     Message,
-    Release,
-    Serve,
-    Shown,
-    Submit,
-    SubmittedJob,
+    ModelRelease,
+    OptionsDefinition,
+    PassAnswers,
+    SnapshotReceipt,
+    SnapshotUpdate,
 )
-from murho.service.engine_process.mirror import RemoteModel, Served
+from murho.service.engine_process.mirror import RemoteModel, SharedSnapshot
 from murho.service.errors import NotReadyError
 from murho.service.models.loader import Change, Registry, Swap
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from murho.service.engine_process.board import Board
     from murho.service.security import Buckets
     from murho.service.settings import Settings
 
@@ -113,11 +113,6 @@ class RemoteEngine(Engine):
         self._empty = registry.snapshot
         self._closing = False
 
-    @property
-    def seconds_silent(self) -> float:
-        """Seconds for which the engine has shown no life."""
-        return self._front_end.board.silence(ENGINE)
-
     def require_alive(self, most: float) -> None:
         """Checks that the engine and every front end show life.
 
@@ -158,7 +153,7 @@ class RemoteEngine(Engine):
             raise _lost()
         before, number = self._registry.snapshot, next(self._numbers)
         future = self._changes[number] = asyncio.get_running_loop().create_future()
-        self._send(Make(number, pickle.dumps(change)))
+        self._send(ChangeRequest(number, pickle.dumps(change)))
         await future
         return Swap(before, self._registry.snapshot)
 
@@ -184,7 +179,7 @@ class RemoteEngine(Engine):
                 number = next(self._numbers)
                 self._jobs[number], self._job_numbers[job] = job, number
                 listed.append(
-                    SubmittedJob(
+                    JobHeader(
                         number,
                         self._number_of(job.options),
                         job.rows,
@@ -198,7 +193,7 @@ class RemoteEngine(Engine):
                     )
                 )
             numbers, texts = _block(model, mine)
-            self._send(Submit(model.number, listed, texts), [numbers])
+            self._send(JobBlock(model.number, listed, texts), [numbers])
 
     def _number_of(self, options: PredictOptions) -> int:
         """Returns the number by which the engine knows options; tells it, if they are new."""
@@ -208,13 +203,13 @@ class RemoteEngine(Engine):
             if (old := self._named[number]) is not None:
                 del self._options[old]
             self._options[options], self._named[number] = number, options
-            self._send(Define(number, pickle.dumps(options)))
+            self._send(OptionsDefinition(number, pickle.dumps(options)))
         return number
 
     def _abandon(self, job: Job) -> None:
         if (number := self._job_numbers.pop(job, None)) is not None:
             del self._jobs[number]
-            self._send(Abandon(number))
+            self._send(JobCancellation(number))
 
     def _send(self, message: Message, arrays: Sequence[NDArray[Any]] = ()) -> None:
         channel = self._channel
@@ -238,12 +233,12 @@ class RemoteEngine(Engine):
         descriptor = channel.fileno()
         for message, arrays in channel.receive():
             match message:
-                case Answers():
+                case PassAnswers():
                     self._take_answers(message, arrays)
-                case Serve(number, served):
+                case SnapshotUpdate(number, served):
                     self._show(pickle.loads(served))
-                    self._send(Shown(number))
-                case Made(number, failure):
+                    self._send(SnapshotReceipt(number))
+                case ChangeOutcome(number, failure):
                     future = self._changes.pop(number)
                     if future.cancelled():  # whoever asked has left
                         continue
@@ -256,7 +251,7 @@ class RemoteEngine(Engine):
         if channel.closed:
             self._lose(descriptor)
 
-    def _take_answers(self, message: Answers, arrays: Sequence[NDArray[Any]]) -> None:
+    def _take_answers(self, message: PassAnswers, arrays: Sequence[NDArray[Any]]) -> None:
         settled, at = list[tuple[Job, Answer | BaseException]](), 0
         for group in message.groups:
             named = dict(zip(group.fields, arrays[at:], strict=False))
@@ -269,7 +264,7 @@ class RemoteEngine(Engine):
                     job.timing.queue, job.timing.compute = each.queue, each.compute
                     own = named if alone else {name: array[start:stop] for name, array in named.items()}
                     outside = [UnfamiliarValue(*value) for value in each.outside]
-                    settled.append((job, Answer(put_together(group.facts, own), outside)))
+                    settled.append((job, Answer(assemble(group.facts, own), outside)))
                 start = stop
         for number, error in message.failures:
             if (job := self._jobs.pop(number, None)) is not None:
@@ -285,7 +280,7 @@ class RemoteEngine(Engine):
         if message.rate is not None and (model := self._models.get(message.rate[0])) is not None:
             self._rates.set(model, message.rate[1])
 
-    def _show(self, served: Served) -> None:
+    def _show(self, served: SharedSnapshot) -> None:
         """Serves what the engine serves."""
         before, loop = self._registry.snapshot, asyncio.get_running_loop()
         known = dict(self._models)
@@ -300,7 +295,7 @@ class RemoteEngine(Engine):
 
         def send() -> None:
             if channel is self._channel:
-                self._send(Release(number))
+                self._send(ModelRelease(number))
 
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(send)
@@ -331,7 +326,7 @@ class RemoteEngine(Engine):
 
 
 def _block(model: RemoteModel, jobs: Sequence[Job]) -> tuple[NDArray[np.float64], list[list[str | None]]]:
-    """Returns the cells of jobs; see `channel.Submit`."""
+    """Returns the cells of jobs; see `channel.JobBlock`."""
     numbers, texts = list[list[NDArray[Any]]](), list[list[str | None]]()
     for feature in model.schema.features:
         cells = [job.columns[feature.name] for job in jobs]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from murho.model.checkpoint.stores import store_at
 from murho.model.errors import MurhoError
 from murho.model.predictive.draw_room import DrawRoom
-from murho.model.predictive.prediction import PredictOptions, in_one, taken_apart
+from murho.model.predictive.prediction import PredictOptions, disassemble, in_one
 from murho.model.runtime import available_processors, use_threads
 from murho.model.tables.schema import Columns, FeatureKind, Schema
 from murho.service.engine.freed_memory import FreedMemory
@@ -33,21 +33,21 @@ from murho.service.engine.jobs import Answer, Job, ModelLike, compute
 from murho.service.engine.scheduler import Pass, Scheduler
 from murho.service.engine_process.board import ENGINE, Board
 from murho.service.engine_process.channel import (
-    Abandon,
-    Answers,
+    AnswerGroup,
+    ChangeOutcome,
+    ChangeRequest,
     Channel,
-    Define,
-    Group,
-    Made,
-    Make,
+    JobAnswer,
+    JobBlock,
+    JobCancellation,
     Message,
-    Release,
-    Serve,
-    SettledJob,
-    Shown,
-    Submit,
+    ModelRelease,
+    OptionsDefinition,
+    PassAnswers,
+    SnapshotReceipt,
+    SnapshotUpdate,
 )
-from murho.service.engine_process.mirror import DescribedModel, Served
+from murho.service.engine_process.mirror import ModelDescription, SharedSnapshot
 from murho.service.models.loader import Change, Registry, Snapshot, Swap
 from murho.service.models.source import CheckpointSource
 from murho.service.models.watcher import Watcher
@@ -72,7 +72,7 @@ class _FrontEnd:
         options: Options by the numbers that it gave them.
         models: Models that it may still ask, by number; each description of a model has a number of its own.
         served: The numbers of the models that it was last told to serve.
-        shown: Number of the last `Serve` that it shows.
+        shown: Number of the last `SnapshotUpdate` that it shows.
         waits: Whether the channel is waited for until it has room.
     """
 
@@ -221,27 +221,27 @@ class EngineServer:
 
     def _handle(self, front_end: _FrontEnd, message: Message, arrays: list[NDArray[Any]]) -> None:
         match message:
-            case Submit():
+            case JobBlock():
                 self._submit(front_end, message, arrays[0])
-            case Define(number, options):
+            case OptionsDefinition(number, options):
                 front_end.options[number] = pickle.loads(options)
-            case Abandon(number):
+            case JobCancellation(number):
                 if (job := front_end.jobs.pop(number, None)) is not None:
                     self._owners.pop(job, None)
                     self._scheduler.abandon(job)
-            case Make(number, change):
+            case ChangeRequest(number, change):
                 self._watcher.ask(pickle.loads(change)).add_done_callback(
                     lambda future: self._call(partial(self._changed, front_end, number, future))
                 )
-            case Release(model):
+            case ModelRelease(model):
                 del front_end.models[model]
-            case Shown(number):
+            case SnapshotReceipt(number):
                 front_end.shown = number
                 self._end_changes()
             case _:
                 raise TypeError(type(message))
 
-    def _submit(self, front_end: _FrontEnd, block: Submit, numbers: NDArray[Any]) -> None:
+    def _submit(self, front_end: _FrontEnd, block: JobBlock, numbers: NDArray[Any]) -> None:
         model = front_end.models[block.model]
         columns, start = columns_of(model.schema, numbers, block.texts), 0
         for each in block.jobs:
@@ -289,11 +289,11 @@ class EngineServer:
             counted = done.model.name, done.model.version, len(done.slices), done.rows, done.seconds
         seconds = self._scheduler.rates.seconds(done.model, 1.0)
         for front_end in {**groups, **failures, **progress}:
-            sent, arrays = list[Group](), list[NDArray[Any]]()
+            sent, arrays = list[AnswerGroup](), list[NDArray[Any]]()
             for group in groups[front_end].values():
-                facts, named = taken_apart(in_one([answer.prediction for _, _, answer in group]))
+                facts, named = disassemble(in_one([answer.prediction for _, _, answer in group]))
                 settled = [
-                    SettledJob(
+                    JobAnswer(
                         number,
                         job.rows,
                         job.timing.queue,
@@ -302,11 +302,11 @@ class EngineServer:
                     )
                     for number, job, answer in group
                 ]
-                sent.append(Group(facts, list(named), settled))
+                sent.append(AnswerGroup(facts, list(named), settled))
                 arrays += named.values()
             known = front_end.served.get(done.model)
             rate = None if known is None else (known, seconds)
-            message = Answers(sent, failures[front_end], progress[front_end], counted, rate)
+            message = PassAnswers(sent, failures[front_end], progress[front_end], counted, rate)
             self._send(front_end, message, arrays)
             counted = None  # one of them counts
 
@@ -341,11 +341,11 @@ class EngineServer:
                 front_end.models[number] = model
                 reference = self._source.reference_of(model)
                 described.append(
-                    DescribedModel(number, model.name, model.version, model.spec, model.answer_cost, reference)
+                    ModelDescription(number, model.name, model.version, model.spec, model.answer_cost, reference)
                 )
             front_end.served[model] = number
-        served = Served.of(snapshot, front_end.served, described)
-        self._send(front_end, Serve(self._turn, pickle.dumps(served)))
+        served = SharedSnapshot.of(snapshot, front_end.served, described)
+        self._send(front_end, SnapshotUpdate(self._turn, pickle.dumps(served)))
 
     def _changed(self, front_end: _FrontEnd, number: int, future: Future[Swap]) -> None:
         """Notes that a change is made, or could not be; the front end is told once all others show it."""
@@ -358,14 +358,14 @@ class EngineServer:
         for change in self._changes:
             turn, front_end, number, failure = change
             if turn <= least:
-                self._send(front_end, Made(number, None if failure is None else self._pickled(failure)))
+                self._send(front_end, ChangeOutcome(number, None if failure is None else self._pickled(failure)))
             else:
                 waiting.append(change)
         self._changes = waiting
 
 
 def columns_of(schema: Schema, numbers: NDArray[Any], texts: list[list[str | None]]) -> Columns:
-    """Returns canonical columns `[B]` of a block; see `channel.Submit`."""
+    """Returns canonical columns `[B]` of a block; see `channel.JobBlock`."""
     rows, of_texts = iter(numbers), iter(texts)
     columns: dict[str, NDArray[Any]] = {}
     for feature in schema.features:

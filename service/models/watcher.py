@@ -42,7 +42,6 @@ class Watcher:
         registry: Has the snapshot.
         seconds: Time between two looks; 0: it looks only when asked to.
         changed: Called with the snapshots before and after every change, in the thread that made it.
-
     """
 
     def __init__(

@@ -341,7 +341,7 @@ def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.Async
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.tools import Tool
 
-    def told(tool: Callable[..., Awaitable[JSON]]) -> Callable[..., Awaitable[types.CallToolResult]]:
+    def with_result(tool: Callable[..., Awaitable[JSON]]) -> Callable[..., Awaitable[types.CallToolResult]]:
         @wraps(tool)
         async def call(**arguments: Any) -> types.CallToolResult:
             try:
@@ -384,7 +384,9 @@ def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.Async
         *(tools.list_models, tools.describe_model, tools.predict, tools.explain),
         *(tools.aggregate, tools.decide, tools.quality),
     ):
-        tool = Tool.from_function(told(each), description=getdoc(each), annotations=reads, structured_output=False)
+        tool = Tool.from_function(
+            with_result(each), description=getdoc(each), annotations=reads, structured_output=False
+        )
         arguments = tool.fn_metadata.arg_model
         arguments.model_config["extra"] = "forbid"
         arguments.model_rebuild(force=True)

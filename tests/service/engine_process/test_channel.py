@@ -11,9 +11,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from murho.service.engine_process.channel import MOST_INLINE, Abandon, Channel, Define, Message, Submit, SubmittedJob
+from murho.service.engine_process.channel import (
+    MOST_INLINE,
+    Channel,
+    JobBlock,
+    JobCancellation,
+    JobHeader,
+    Message,
+    OptionsDefinition,
+)
 
-JOB = SubmittedJob(1, 0, 3, 768.0, "a caller", 1.5, 2.5, float("inf"), 101, None)
+JOB = JobHeader(1, 0, 3, 768.0, "a caller", 1.5, 2.5, float("inf"), 101, None)
 
 
 @pytest.fixture
@@ -48,7 +56,7 @@ def test_a_message_comes_with_its_arrays(ends: tuple[Channel, Channel], rows: in
         np.arange(6 * rows)[::2].reshape(rows, 3),
         np.empty((0, rows)),
     ]
-    message = Submit(7, [JOB], [["a", None, "Ω"]])
+    message = JobBlock(7, [JOB], [["a", None, "Ω"]])
     ours.send(message, arrays)
     ((found, those),) = received(theirs, ours, 1)
     assert found == message
@@ -65,15 +73,15 @@ def test_what_the_socket_has_no_room_for_waits_and_comes_in_order(ends: tuple[Ch
     while not ours.is_full or len(sent) < 100:
         number = len(sent)
         if number % 7 == 3:
-            sent.append(Submit(number, [], []))
+            sent.append(JobBlock(number, [], []))
             ours.send(sent[-1], [np.full(MOST_INLINE, float(number))])
         else:
-            sent.append(Define(number, bytes(number % 5 * 10_000)))
+            sent.append(OptionsDefinition(number, bytes(number % 5 * 10_000)))
             ours.send(sent[-1])
     found = received(theirs, ours, len(sent))
     assert [message for message, _ in found] == sent
     for message, arrays in found:
-        if isinstance(message, Submit):
+        if isinstance(message, JobBlock):
             assert (arrays[0] == message.model).all()
     del found, arrays
     assert files() == before  # what was mapped is closed
@@ -83,24 +91,24 @@ def test_what_is_sent_to_a_side_that_has_gone_is_dropped_and_what_it_had_sent_is
     ends: tuple[Channel, Channel],
 ) -> None:
     ours, theirs = ends
-    ours.send(Abandon(1))
+    ours.send(JobCancellation(1))
     ours.close()
     before = files()
-    theirs.send(Submit(1, [], []), [np.zeros(MOST_INLINE)])
+    theirs.send(JobBlock(1, [], []), [np.zeros(MOST_INLINE)])
     assert not theirs.is_full
     assert files() == before
     assert not theirs.closed
-    assert [message for message, _ in theirs.receive()] == [Abandon(1)]
+    assert [message for message, _ in theirs.receive()] == [JobCancellation(1)]
     assert list(theirs.receive()) == []
     assert theirs.closed
 
 
 def test_the_end_of_one_side_is_seen_by_the_other_once_it_has_read_all(ends: tuple[Channel, Channel]) -> None:
     ours, theirs = ends
-    ours.send(Abandon(1))
+    ours.send(JobCancellation(1))
     ours.close()
-    assert [message for message, _ in theirs.receive()] == [Abandon(1)]
+    assert [message for message, _ in theirs.receive()] == [JobCancellation(1)]
     assert list(theirs.receive()) == []
     assert theirs.closed
-    theirs.send(Abandon(2))  # to nobody
+    theirs.send(JobCancellation(2))  # to nobody
     assert not theirs.is_full
