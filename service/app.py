@@ -137,7 +137,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
-        backend.start()
+        await backend.start()
         if parts.recorder is not None:
             parts.recorder.start()
         if parts.bands is not None:
@@ -224,7 +224,7 @@ class _LocalBackend:
             changed=changed,
         )
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Starts to load: in the thread that computes, which is warm then; later loading runs beside it."""
         self.engine.start(first=self._load)
 

@@ -49,6 +49,8 @@ MOST_OPTIONS = 1024
 """Options that the engine knows by number; an older number gets another meaning."""
 AGAIN_SECONDS = 0.1
 """From a lost engine to the next try to connect."""
+SHOWN_SECONDS = 1.0
+"""In this time an engine that has loaded says what it serves."""
 
 
 class FrontEnd(NamedTuple):
@@ -111,7 +113,7 @@ class RemoteEngine(Engine):
         self._models: weakref.WeakValueDictionary[int, RemoteModel] = weakref.WeakValueDictionary()
         self._changes: dict[int, asyncio.Future[None]] = {}
         self._empty = registry.snapshot
-        self._closing = False
+        self._shown, self._closing = asyncio.Event(), False
 
     def require_alive(self, most: float) -> None:
         """Checks that the engine and every front end show life.
@@ -121,8 +123,17 @@ class RemoteEngine(Engine):
         """
         self._front_end.board.require_alive(most)
 
-    def start(self) -> None:
-        """Connects to the engine, which may not be there yet; in the event loop."""
+    async def start(self) -> None:
+        """Connects to the engine, and waits a moment for what it serves.
+
+        A front end that takes the place of another one begins to answer then, and refuses nothing.
+        """
+        self._connect()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._shown.wait(), SHOWN_SECONDS)
+
+    def _connect(self) -> None:
+        """Connects to the engine, which may not be there yet."""
         if self._closing:
             return
         wire = socket.socket(socket.AF_UNIX)
@@ -131,7 +142,7 @@ class RemoteEngine(Engine):
             wire.connect(str(self._front_end.engine))
         except OSError:
             wire.close()
-            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self.start)
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._connect)
             return
         self._channel = Channel(wire)
         asyncio.get_running_loop().add_reader(self._channel, self._read)
@@ -288,6 +299,7 @@ class RemoteEngine(Engine):
             model = known[described.number] = self._models[described.number] = RemoteModel(described)
             weakref.finalize(model, self._release, loop, model.number, self._channel).atexit = False
         self._registry.snapshot = served.snapshot(known)
+        self._shown.set()
         self._changed(Swap(before, self._registry.snapshot))
 
     def _release(self, loop: asyncio.AbstractEventLoop, number: int, channel: Channel | None) -> None:
@@ -322,7 +334,7 @@ class RemoteEngine(Engine):
                 future.set_exception(_lost())
         self._changes.clear()
         self._registry.snapshot = self._empty
-        self.start()
+        self._connect()
 
 
 def _block(model: RemoteModel, jobs: Sequence[Job]) -> tuple[NDArray[np.float64], list[list[str | None]]]:
