@@ -305,7 +305,7 @@ PARSED = frozenset(
         *(b"accept", b"accept-encoding", b"content-type", b"content-encoding", b"content-length", b"if-none-match"),
         *(b"host", b"origin", b"sec-fetch-site", b"access-control-request-method", b"access-control-request-headers"),
         *(b"x-forwarded-for", b"x-request-id", b"x-request-timeout", b"inference-header-content-length"),
-        *(b"traceparent", b"tracestate"),
+        *(b"traceparent", b"tracestate", b"range", b"if-range", b"if-modified-since"),
     }
 )
 """Headers that somebody takes apart in the event loop. Cookies are another one: the framework reads them, in a time
