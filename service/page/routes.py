@@ -33,7 +33,7 @@ class PageFiles(StaticFiles):
 
     def get_path(self, scope: Scope) -> str:
         """Returns the path of a file below the directory."""
-        return os.path.normpath(scope["path_params"].get("name", "index.html"))
+        return os.path.normpath(str(scope["path_params"].get("name", "index.html")))
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
         """Returns where a file is, or where its gzip data are."""

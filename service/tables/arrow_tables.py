@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import signal
 import struct
@@ -18,7 +19,7 @@ import threading
 from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import orjson
@@ -45,6 +46,8 @@ from murho.service.tables.table_codec import (
 )
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from murho.model.arrays import Ints
 
 TEXT_BYTES = 2**23
@@ -243,8 +246,8 @@ def _follow(data: memoryview, position: int) -> int:
     return int(position + struct.unpack_from("<I", data, position)[0])
 
 
-ROOM = 4
-"""The process may take this many times the memory of the largest body, with the body, ..."""
+ROOM = 6
+"""The process may take this many times the memory of the largest body, ..."""
 LEAST_ROOM = 2**26
 """... and this at least, which is what small files take."""
 MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
@@ -291,6 +294,7 @@ class ParquetProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._wire: Connection
 
     def unpack(self, body: memoryview, asked: dict[str, Any], room: int) -> tuple[dict[str, Any], memoryview]:
         """Returns what a file says of itself, and the wanted columns as an Arrow stream. It waits; threads call it.
@@ -305,16 +309,13 @@ class ParquetProcess:
             TooLargeError: It takes too much memory or time.
             MemoryError: The machine has no memory for it.
         """
-        question = json.dumps({**asked, "room": room, "bytes": len(body)}).encode() + b"\n"
         with self._lock:
-            process = self._process
-            if process is not None and process.poll() is not None:
-                _ended(process)
-                process = None
-            self._process = process = process or _begun()
+            if self._process is None or self._process.poll() is not None:
+                self._begin()
+            process = cast("subprocess.Popen[bytes]", self._process)
             try:
-                facts, stream = _exchange(process, question, body)
-            except (OSError, ValueError, EOFError):
+                facts, stream = _exchange(self._wire, json.dumps({**asked, "room": room}).encode(), body)
+            except (OSError, EOFError):
                 raise _failure(process) from None
             except BaseException:
                 process.kill()  # the rest of its answer is for nobody
@@ -325,40 +326,38 @@ class ParquetProcess:
             raise _too_large("memory")
         raise TableError(f"the body is not a whole Parquet file: {facts['wrong']}")
 
+    def _begin(self) -> None:
+        self.close()
+        self._wire, theirs = multiprocessing.Pipe()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter and a file of this package
+                # -P: beside the file are modules with the names of others.
+                [sys.executable, "-P", str(Path(parquet_worker.__file__)), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **MEMORY},
+                start_new_session=True,  # signals are for the service, which still answers after them
+            )
+
     def close(self) -> None:
         """Ends the process."""
         if self._process is not None:
             self._process.kill()
-            _ended(self._process)
+            self._process.wait()
+            self._wire.close()
 
 
-def _begun() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - this interpreter and a file of this package
-        # -P: beside the file are modules with the names of others.
-        [sys.executable, "-P", str(Path(parquet_worker.__file__))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **MEMORY},
-        start_new_session=True,  # signals are for the service, which still answers after them
-    )
-
-
-def _exchange(process: subprocess.Popen[bytes], *question: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
+def _exchange(wire: Connection, question: bytes, body: memoryview) -> tuple[dict[str, Any], memoryview]:
     """Returns the answer of the process and the stream behind it.
 
     Raises:
-        OSError, ValueError: The process has ended.
+        OSError, EOFError: The process has ended.
     """
-    questions, answers = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-    for part in question:
-        questions.write(part)
-    questions.flush()
-    answer = json.loads(answers.readline())
-    stream = bytearray(answer["bytes"])
-    if cast("Any", answers).readinto(stream) < len(stream):
-        raise EOFError
-    return answer, memoryview(stream)
+    wire.send_bytes(question)
+    wire.send_bytes(body)
+    return json.loads(wire.recv_bytes()), memoryview(wire.recv_bytes())
 
 
 def _failure(process: subprocess.Popen[bytes]) -> Exception:
@@ -366,19 +365,12 @@ def _failure(process: subprocess.Popen[bytes]) -> Exception:
     with suppress(subprocess.TimeoutExpired):
         process.wait(1)
     process.kill()  # if it hasn't ended
-    by = -_ended(process)
+    by = -process.wait()
     if by == signal.SIGXCPU:
         return _too_large("time")
     if by == signal.SIGKILL:
         return MemoryError("the process that unpacks Parquet files was killed")
     return TableError("the body can't be read as a Parquet file: it is broken, or takes too much memory")
-
-
-def _ended(process: subprocess.Popen[bytes]) -> int:
-    """Waits for the end of a process, closes its pipes and returns its exit code."""
-    with suppress(OSError), process:  # what was written last may still wait in a pipe
-        pass
-    return process.wait()
 
 
 def _too_large(what: str) -> TooLargeError:

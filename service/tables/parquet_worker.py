@@ -2,17 +2,16 @@
 
 A small Parquet file can stand for any amount: its pages, their dictionaries and deltas say what they unpack to only
 while they are unpacked. `arrow_tables` runs this file as a script: it imports nothing of Murho, so that it is small.
-Questions come on stdin, answers go to stdout, each a line of JSON and the bytes that it announces.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -21,66 +20,55 @@ SECONDS = 20
 """Of the processor, for one file. 64 MiB take some 2 s."""
 
 
-def answer_all(questions: IO[bytes], answers: IO[bytes]) -> None:
-    """Answers questions until their stream ends, or has what this process can't take.
+def answer_all(wire: Connection) -> None:
+    """Answers questions until the connection ends, or has what this process can't take.
 
-    A question has `bytes` of the file; `room`, the bytes of memory to take; `names` of the columns to unpack; and the
-    `most` rows and columns. An answer has `names` of all columns, the `rows`, and `bytes` of an Arrow stream of the
-    wanted ones, which is empty if one is missing, or if there is too much; or only `wrong`, what is wrong with the
-    file, None for too much.
+    A question is JSON and a file. The JSON has `room`, the bytes of memory to take beside the file; `names` of the
+    columns to unpack; and the most rows and columns. An answer is JSON and an Arrow stream. The JSON has `names` of all
+    columns and the `rows`; or only `wrong`, what is wrong with the file, None for too much. The stream has the wanted
+    columns; it is empty if one is missing, or if there is too much.
     """
-    while line := questions.readline():
-        asked = json.loads(line)
+    while True:
+        asked, body, stream = json.loads(wire.recv_bytes()), wire.recv_bytes(), b""
         limit(asked["room"])
+        facts: dict[str, Any]
         try:
-            facts, table = unpacked(questions.read(asked["bytes"]), **asked)
-            count = 0 if table is None else bytes_of(table)
+            facts, stream = unpacked(body, **asked)
         except MemoryError:
-            facts, table, count = {"wrong": None}, None, 0
+            facts = {"wrong": None}
         except Exception as error:  # whatever the library says of a hostile file
-            facts, table, count = {"wrong": f"{error}"[:1000]}, None, 0
-        answers.write(json.dumps({**facts, "bytes": count}).encode() + b"\n")
-        if table is not None:
-            write(table, answers)
-        answers.flush()
-        del table
+            facts = {"wrong": f"{error}"[:1000]}
+        wire.send_bytes(json.dumps(facts).encode())
+        wire.send_bytes(stream)
+        del body, stream
 
 
 def unpacked(
     body: bytes, names: list[str], most_rows: int, most_columns: int, **_: Any
-) -> tuple[dict[str, Any], pa.Table | None]:
-    """Returns what a file says of itself, and its wanted columns."""
+) -> tuple[dict[str, Any], bytes | pa.Buffer]:
+    """Returns what a file says of itself, and its wanted columns as a stream."""
     with pa.parquet.ParquetFile(pa.BufferReader(body)) as file:
         facts = {"names": file.schema_arrow.names[: most_columns + 1], "rows": file.metadata.num_rows}
         leaves = [file.schema.column(index) for index in range(len(file.schema))]
         texts = [leaf.path for leaf in leaves if leaf.path in names and leaf.physical_type == "BYTE_ARRAY"]
     there = set(facts["names"])
     if not len(there) == len(facts["names"]) <= most_columns or facts["rows"] > most_rows or not there >= set(names):
-        return facts, None
+        return facts, b""
     try:
         # Texts stay in their dictionaries, where each is once: a small file can repeat a long one a million times.
-        return facts, table_of(body, names, texts)
+        table = table_of(body, names, texts)
     except (NotImplementedError, OSError):  # not of every encoding
-        return facts, table_of(body, names, [])
+        table = table_of(body, names, [])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return facts, sink.getvalue()
 
 
 def table_of(body: bytes, names: list[str], texts: list[str]) -> pa.Table:
     """Returns the columns of a file; those of `texts` as dictionaries."""
     with pa.parquet.ParquetFile(pa.BufferReader(body), read_dictionary=texts) as file:
-        return file.read(columns=names, use_threads=False).select(names)
-
-
-def bytes_of(table: pa.Table) -> int:
-    """Returns the bytes of a table as a stream."""
-    sink = pa.MockOutputStream()
-    write(table, sink)
-    return int(sink.size())
-
-
-def write(table: pa.Table, sink: Any) -> None:
-    """Writes a table as a stream."""
-    with pa.ipc.new_stream(sink, table.schema.remove_metadata()) as writer:
-        writer.write_table(table.replace_schema_metadata(None))
+        return file.read(columns=names, use_threads=False).select(names).replace_schema_metadata(None)
 
 
 def limit(room: int) -> None:
@@ -97,7 +85,4 @@ def limit(room: int) -> None:
 if __name__ == "__main__":
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    # What a library prints must not come between the answers.
-    sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    answer_all(sys.stdin.buffer, sink)
+    answer_all(Connection(int(sys.argv[1])))
