@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from murho.service.outcomes.store import Store
 
 ADAPTATION = "adaptation"
-KEEPS = 500_000
-"""How far back states are kept, more and more of them left out: 10 MB at most."""
 REFRESH_SECONDS = 1.0
 """Between two looks of a front end at the store."""
 PARSED = 256
@@ -52,7 +50,7 @@ class AdaptationFollower:
         method: How bands follow; None: as they did, where they did.
     """
 
-    kind, keeps = ADAPTATION, KEEPS
+    kind = ADAPTATION
 
     def __init__(self, method: AdaptationMethod | None = None) -> None:
         self._method = method
@@ -154,7 +152,7 @@ def take_up(store: Store, model: str, version: str, number: int) -> int:
     if not states or (document is None and number != 0):
         kept = f"there are {states[-1].number} to {states[0].number}" if states else "there is none"
         raise OptionError(f"{model}/{version} has no state {number} of its bands in the store: {kept}.")
-    return store.put_state(model, version, ADAPTATION, document or _start(states[0].document), KEEPS)
+    return store.put_state(model, version, ADAPTATION, document or _start(states[0].document))
 
 
 def _start(document: str) -> str:

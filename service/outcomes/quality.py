@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from murho.model.evaluation.martingale import PitMartingale
 from murho.model.evaluation.recorded import BINS, CLASS_SUMS, COVERAGES, NUMBER_SUMS, PIT_EDGES, band_ends
 from murho.service.errors import wrong
-from murho.service.outcomes.schema import ROLLUPS, SPANS, SUMS, reading
+from murho.service.outcomes.schema import ROLLUPS, SUMS, reading
 from murho.service.outcomes.store import HOUR, Store
 
 if TYPE_CHECKING:
@@ -27,14 +27,10 @@ if TYPE_CHECKING:
     from murho.service.outcomes.records import Earlier, Scored, VersionFacts
 
 ALARM = "alarm"
-MOST_HOURS = 7 * 24
-"""A longer window is of whole days."""
 MOST_STEPS = 60
 """Of coverage over time."""
 NORMAL_95 = 1.959963984540054
 MOST_MARKS = 128
-KEEPS = 65_536
-"""How far back states are kept, for outcomes that are revised: 4 MB at most."""
 
 
 def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], asked: QualityQuery) -> JSON:
@@ -58,13 +54,12 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
     if asked.by is not None and asked.by not in features:
         message = f"The model has no such feature; it has {', '.join(sorted(features))}."
         raise wrong("/by", message)
-    span = SPANS[0] if asked.hours <= MOST_HOURS else SPANS[1]
     until = int(time.time() // HOUR) + 1
-    since = max(0, until - asked.hours) // span * span
-    step = span * math.ceil((until - since) / span / MOST_STEPS)
+    since = max(0, until - asked.hours)
+    step = math.ceil((until - since) / MOST_STEPS)
     found, key = ROLLUPS.c, (ROLLUPS.c.version, ROLLUPS.c.feature, ROLLUPS.c.group)
     slot = ((found.hour - since) // step).label("slot")
-    wanted = [found.model == model, found.feature.in_(("", asked.by or "")), found.span == span, found.hour >= since]
+    wanted = [found.model == model, found.feature.in_(("", asked.by or "")), found.deleted == 0, found.hour >= since]
     # One that came since the facts were looked up is left out.
     wanted.append(found.version.in_([version for version in facts if asked.version in (None, version)]))
     query = select(*key, slot, *(func.sum(found[name]) for name in SUMS)).where(*wanted).group_by(*key, slot)
@@ -180,7 +175,7 @@ class AlarmFollower:
         noticed: Called with the outcomes, and whether the alarm is raised.
     """
 
-    kind, keeps = ALARM, KEEPS
+    kind = ALARM
 
     def __init__(self, noticed: Callable[[Scored, bool], object] = lambda *_: None) -> None:
         self._noticed = noticed

@@ -152,8 +152,20 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """One prediction in the store; see `Batch`. `inputs` and `decision` are JSON, `answer` is float32."""
+class Pair:
+    """A prediction with its outcome; see `Batch`.
+
+    Attributes:
+        id: Of the prediction.
+        version: Of the model.
+        at: When it was made, in seconds since 1970.
+        mean: Of a number.
+        answer: One row of `Batch.answers`.
+        inputs: The cells as JSON; None: they weren't recorded.
+        value: The outcome.
+        came: When it came, in seconds since 1970.
+        pit: See `model.evaluation.recorded`.
+    """
 
     id: str
     version: str
@@ -161,19 +173,6 @@ class Recorded:
     mean: float | None
     answer: Floats
     inputs: str | None
-    decision: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Pair(Recorded):
-    """A prediction with its outcome.
-
-    Attributes:
-        value: The outcome.
-        came: When it came, in seconds since 1970.
-        pit: See `model.evaluation.recorded`.
-    """
-
     value: Value
     came: float
     pit: float
@@ -219,11 +218,9 @@ class Follower(Protocol):
 
     Attributes:
         kind: Names its states.
-        keeps: How far back its states stay in the store; of those far back only some (`THINNED`).
     """
 
     kind: str
-    keeps: int
 
     def begin(self, document: str, facts: VersionFacts) -> str:
         """Returns the state before all outcomes, as JSON, that leads to states like a later one."""

@@ -1,4 +1,4 @@
-"""The tables of the store, in SQLite or PostgreSQL, and how a store is opened and brought up to date.
+"""The tables of the store, in SQLite or PostgreSQL, and how a store is opened.
 
 Times are seconds since 1970-01-01 UTC. A prediction is known by model and id; its answer is kept in the form in which
 `model.evaluation.recorded` scores it, with its outcome once that has come. Rollups are sums of scores by hour and day,
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,6 @@ from sqlalchemy import (
     make_url,
     select,
     text,
-    update,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 10.0
 """How long SQLite waits for another process that writes."""
 LOCK = 0x4D7572686F
-"""Of PostgreSQL's advisory locks, the one of migrations."""
+"""Of PostgreSQL's advisory locks, the one of those who create tables."""
 
 HAS_COME = text("came IS NOT NULL")
 METADATA = MetaData()
@@ -129,20 +129,16 @@ ROLLUPS = Table(
     Column("model", String, primary_key=True),
     # Empty: all predictions, in one group.
     Column("feature", String, primary_key=True),
-    # Hours that a row sums up (or `BASE`), and the first of them since 1970, by the time of predictions.
-    Column("span", Integer, primary_key=True),
+    # 1: of outcomes whose predictions are deleted, as long as the hour has others; those of 0 count them, too.
+    Column("deleted", Integer, primary_key=True, server_default="0"),
+    # Since 1970, by the time of predictions.
     Column("hour", Integer, primary_key=True),
     Column("version", String, primary_key=True),
     Column("group", String, primary_key=True),
     *(Column(name, Double, nullable=False) for name in SUMS),
 )
-SPANS = (1, 24)
-"""Hours of a row; each outcome is in one of each."""
-BASE = 0
-"""Span of a row for the outcomes of an hour whose predictions are deleted, as long as the hour has others."""
-
-MIGRATIONS: tuple[tuple[str, ...], ...] = ()
-"""Statements that lead from format 1 to 2, from 2 to 3, …; a new store has the tables above at once."""
+STORE_FORMAT = 1
+"""Of the tables above."""
 
 
 def address_of(store: str) -> URL:
@@ -195,7 +191,7 @@ def open_engine(url: URL) -> Engine:
         event.listen(engine, "begin", _begin)
     try:
         with engine.execution_options(writes=True).begin() as connection:
-            _migrate(connection, shown(url))
+            _create_tables(connection, shown(url))
     except (SQLAlchemyError, OptionError) as error:
         engine.dispose()
         if isinstance(error, OptionError):
@@ -232,50 +228,34 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _migrate(connection: Connection, place: str) -> None:
+def _create_tables(connection: Connection, place: str) -> None:
     if connection.dialect.name == "postgresql":  # one process at a time, as SQLite's lock holds it
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-    newest = len(MIGRATIONS) + 1
     if not inspect(connection).has_table(FORMAT.name):
         METADATA.create_all(connection)
-        connection.execute(insert(FORMAT).values(format=newest))
-        return
-    found = connection.scalar(select(FORMAT.c.format)) or 0
-    if found > newest:
-        raise OptionError(f"The store {place} was made by a newer Murho (format {found}; this one knows {newest}).")
-    for statements in MIGRATIONS[found - 1 :]:
-        for statement in statements:
-            connection.execute(text(statement))
-    connection.execute(update(FORMAT).values(format=newest))
+        connection.execute(insert(FORMAT).values(format=STORE_FORMAT))
+    elif (found := connection.scalar(select(FORMAT.c.format))) != STORE_FORMAT:
+        raise OptionError(f"The store {place} was made by another Murho: format {found} in place of {STORE_FORMAT}.")
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that writes; see `reading`."""
-    with _faults(engine), engine.execution_options(writes=True).begin() as connection:
-        yield connection
-
-
-@contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
-    """A transaction that reads.
+def _transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
+    """A transaction.
 
     Raises:
         NotReadyError: The store doesn't answer.
     """
-    with _faults(engine), engine.begin() as connection:
-        yield connection
-
-
-@contextmanager
-def _faults(engine: Engine) -> Iterator[None]:
     try:
-        yield
+        with engine.execution_options(writes=writes).begin() as connection:
+            yield connection
     except SQLAlchemyError as error:
         raise NotReadyError(
             f"The store {shown(engine.url)} can't be used now: {reason_of(error)}. Try again later.",
             retry_after=5,
         ) from error
+
+
+reading, writing = (partial(_transaction, writes=writes) for writes in (False, True))
 
 
 def serialised(connection: Connection, *models: str) -> None:

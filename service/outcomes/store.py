@@ -7,6 +7,7 @@ is one transaction or a few that can be repeated: what is there already is not c
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from dataclasses import asdict
 from functools import lru_cache
 from hashlib import blake2b
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
-from sqlalchemy import Connection, Dialect, Row, Table, bindparam, delete, func, literal, or_, select, text, update
+from sqlalchemy import Connection, Dialect, Row, Table, bindparam, delete, func, insert, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from murho.model.errors import OptionError
@@ -28,19 +29,16 @@ from murho.service.outcomes.records import (
     Earlier,
     Follower,
     Pair,
-    Recorded,
     Scored,
     State,
     Value,
     VersionFacts,
 )
 from murho.service.outcomes.schema import (
-    BASE,
     PREDICTIONS,
     REQUESTS,
     REVISIONS,
     ROLLUPS,
-    SPANS,
     STATES,
     SUMS,
     VERSIONS,
@@ -52,18 +50,23 @@ from murho.service.outcomes.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from sqlalchemy import Select
     from sqlalchemy.sql.compiler import SQLCompiler
     from sqlalchemy.sql.elements import ColumnElement
+
+    from murho.model.arrays import Doubles
 
 AT_A_TIME = 2000
 """Rows of one statement and, of outcomes, of one transaction."""
 HOUR = 3600
 STEP = 1e-6
 """Seconds between two moments that are told apart."""
+KEEPS = 500_000
+"""How far back states are kept, for answers and revisions that come late ..."""
 THINNED = ((256, 16), (4096, 256))
-"""How far back only each so-many-th state is kept."""
+"""... and from how far back only each so-many-th: 13 MB of a version at most."""
 SAMPLED = 1000
 """Rows whose mean size stands for all of a table in PostgreSQL."""
 ROW_BYTES = 8
@@ -122,25 +125,20 @@ class Store:
             return _facts(connection, model)
 
     def models_of(self, ids: Sequence[str]) -> dict[str, str]:
-        """Returns a model that has a prediction of each id, for ids that any has."""
+        """Returns a model that has a prediction of each id, for ids that any has; it looks at all predictions."""
         query = select(PREDICTIONS.c.id, PREDICTIONS.c.model).where(PREDICTIONS.c.id.in_(ids))
         with reading(self.engine) as connection:
             return {row.id: row.model for row in connection.execute(query)}
 
     def known(self, model: str, ids: Sequence[str]) -> set[str]:
         """Returns those of the ids under which a prediction of a model is recorded."""
-        found = PREDICTIONS.c
         with reading(self.engine) as connection:
-            return {
-                key
-                for part in _parts(ids)
-                for key in connection.scalars(select(found.id).where(found.model == model, found.id.in_(part)))
-            }
+            return {row.id for part in _parts(ids) for row in _predicted(connection, model, part)}
 
-    def prediction(self, model: str, key: str) -> Recorded | None:
-        """Returns the prediction of an id; None: there is none."""
+    def prediction(self, model: str, key: str) -> Row[Any] | None:
+        """Returns the row of an id among the predictions of a model; None: there is none."""
         with reading(self.engine) as connection:
-            return next((Recorded(**_of_prediction(row)) for row in _predicted(connection, model, (key,))), None)
+            return next(iter(_predicted(connection, model, (key,))), None)
 
     def shared(self, key: str) -> str | None:
         """Returns what decisions share, JSON, by its id; None: it isn't there."""
@@ -156,7 +154,8 @@ class Store:
             with reading(self.engine) as connection:
                 rows = connection.execute(query.order_by(found.came, found.id).limit(AT_A_TIME)).all()
             for row in rows:
-                yield Pair(**_of_prediction(row), value=_value(row), came=row.came, pit=row.pit)
+                answer = np.frombuffer(row.answer, np.float32)
+                yield Pair(row.id, row.version, row.at, row.mean, answer, row.inputs, _value(row), row.came, row.pit)
             if len(rows) < AT_A_TIME:
                 return
             last = rows[-1]
@@ -206,11 +205,8 @@ class Store:
         self, connection: Connection, model: str, facts: dict[str, VersionFacts], told: list[_Told], at: float
     ) -> None:
         """Scores outcomes by version, keeps them, adds them to the sums, and lets followers learn from them."""
-        told.sort(key=lambda each: (each[0].version, each[0].at, each[0].id))
-        for version, part in groupby(told, key=lambda each: each[0].version):
-            pairs = list(part)
-            scored = _scored(model, version, facts[version], pairs)
-            _roll(connection, scored, [row.inputs for row, _ in pairs], SPANS)
+        for scored, pairs in _by_version(model, facts, told):
+            _roll(connection, scored, pairs)
             changes = [
                 {
                     "of": row.id,
@@ -226,15 +222,23 @@ class Store:
             self._follow(connection, scored, at)
 
     def _leave_out(
-        self, connection: Connection, model: str, facts: dict[str, VersionFacts], rows: list[Row[Any]], at: float
+        self,
+        connection: Connection,
+        model: str,
+        facts: dict[str, VersionFacts],
+        rows: Sequence[Row[Any]],
+        at: float,
+        since: float | None = None,
     ) -> None:
-        """Makes sums and states as if outcomes had never come, which are no longer among the predictions."""
-        rows.sort(key=lambda row: str(row.version))
-        for version, part in groupby(rows, key=lambda row: str(row.version)):
-            gone = list(part)
-            if version in facts:
-                _recount(connection, model, version, facts, {int(row.at // HOUR) for row in gone})
-                self._replay(connection, model, version, facts[version], min(row.came for row in gone), at)
+        """Makes sums and states as if outcomes had never come, which are no longer among the predictions.
+
+        States are counted again from those on that are older than these outcomes, or than `since`.
+        """
+        for version in {str(row.version) for row in rows} & facts.keys():
+            gone = [row for row in rows if row.version == version]
+            _recount(connection, model, version, facts, {int(row.at // HOUR) for row in gone})
+            begin = min(row.came for row in gone) if since is None else since
+            self._replay(connection, model, version, facts[version], begin, at)
 
     def _replay(
         self, connection: Connection, model: str, version: str, facts: VersionFacts, since: float, at: float
@@ -259,7 +263,7 @@ class Store:
                 again = Scored(model, version, facts, times, states, np.array(pits, float), *none)
                 document = follower.follow(document, again, earlier) or document
             if document != latest.document:
-                _put(connection, key, document, at, follower.keeps)
+                _put(connection, key, document, at)
 
     def _follow(self, connection: Connection, scored: Scored, at: float) -> None:
         for follower in self._followers:
@@ -270,7 +274,7 @@ class Store:
             if document is not None:
                 if latest is None:  # outcomes from before, if there are any, are in none of its states
                     _insert_state(connection, key, State(0, at - STEP, follower.begin(document, scored.facts)), 0.0)
-                _put(connection, key, document, at, follower.keeps)
+                _put(connection, key, document, at)
 
     def state(self, model: str, version: str, kind: str) -> State | None:
         """Returns the latest state of a kind, None if there is none."""
@@ -283,14 +287,14 @@ class Store:
             query = _states((model, version, kind)).where(STATES.c.number > 0)
             return [State(*row) for row in connection.execute(query)]
 
-    def put_state(self, model: str, version: str, kind: str, document: str, keeps: int = 1) -> int:
+    def put_state(self, model: str, version: str, kind: str, document: str) -> int:
         """Makes a document, JSON, the latest state of a kind, whatever comes of outcomes that have come until now.
 
-        Returns its number. For `keeps` see `Follower`.
+        Returns its number.
         """
         with writing(self.engine) as connection:
             serialised(connection, model)
-            return _put(connection, (model, version, kind), document, _moment(connection, model), keeps, until=0.0)
+            return _put(connection, (model, version, kind), document, _moment(connection, model), until=0.0)
 
     def forget(self, model: str, ids: Sequence[str]) -> int:
         """Deletes predictions as if they and their outcomes had never been. Returns how many there were."""
@@ -307,10 +311,8 @@ class Store:
         query = select(found.version, found.at).where(found.model == model, found.came.is_not(None))
         with writing(self.engine) as connection:
             serialised(connection, model)
-            rows = [(str(row.version), int(row.at // HOUR)) for row in connection.execute(query)]
-            for version, facts in (known := _facts(connection, model)).items():
-                _recount(connection, model, version, known, {hour for each, hour in rows if each == version})
-                self._replay(connection, model, version, facts, -1.0, _moment(connection, model))
+            rows, facts = connection.execute(query).all(), _facts(connection, model)
+            self._leave_out(connection, model, facts, rows, _moment(connection, model), since=-1.0)
         return len(rows)
 
     def clean(self, before: float | None = None, most_bytes: int | None = None) -> int:
@@ -342,11 +344,9 @@ class Store:
                     ids, facts = [key for _, key in part], _facts(connection, model)
                     # An hour that keeps some of its predictions may be counted again.
                     last = found.model == model, found.id.in_(ids), found.at < before, found.at >= hour * HOUR
-                    _roll_rows(
-                        connection, model, facts, connection.execute(select(PREDICTIONS).where(*last)).all(), (BASE,)
-                    )
+                    _roll_rows(connection, model, facts, select(PREDICTIONS).where(*last), deleted=1)
                     gone += _delete(connection, model, ids, found.at < before)
-                connection.execute(delete(ROLLUPS).where(ROLLUPS.c.span == BASE, ROLLUPS.c.hour < hour))
+                connection.execute(delete(ROLLUPS).where(ROLLUPS.c.deleted == 1, ROLLUPS.c.hour < hour))
             if len(rows) < AT_A_TIME:
                 break
         with writing(self.engine) as connection:
@@ -417,6 +417,17 @@ def _share(key: str) -> float:
     return (int.from_bytes(blake2b(key.encode(), digest_size=6).digest()) + 0.5) / 2.0**48
 
 
+def _by_version(
+    model: str, facts: dict[str, VersionFacts], told: Iterable[_Told]
+) -> Iterator[tuple[Scored, list[_Told]]]:
+    """Yields outcomes by version, scored, in the order of their predictions; those that don't fit are left out."""
+    fitting = [each for each in told if _misfit(model, *each, facts) is None]
+    fitting.sort(key=lambda each: (each[0].version, each[0].at, each[0].id))
+    for version, part in groupby(fitting, key=lambda each: str(each[0].version)):
+        pairs = list(part)
+        yield _scored(model, version, facts[version], pairs), pairs
+
+
 def _scored(model: str, version: str, facts: VersionFacts, told: Sequence[_Told]) -> Scored:
     rows, classes = [row for row, _ in told], facts.classes
     answers = np.frombuffer(b"".join(row.answer for row in rows), np.float32).reshape(len(rows), -1)
@@ -435,75 +446,46 @@ def _scored(model: str, version: str, facts: VersionFacts, told: Sequence[_Told]
 
 
 def _recount(connection: Connection, model: str, version: str, facts: dict[str, VersionFacts], hours: set[int]) -> None:
-    """Counts the sums of hours, and of their days, again from the outcomes of a version."""
-    found = PREDICTIONS.c
+    """Counts the sums of hours again from the outcomes of a version, and from what is kept of deleted ones."""
+    found, sums = PREDICTIONS.c, ROLLUPS.c
+    kept = [each for each in sums if each is not sums.deleted]  # its default is 0
     for hour in hours:
-        _sum_up(connection, model, version, SPANS[0], hour, BASE)
-        within = found.at >= hour * HOUR, found.at < (hour + 1) * HOUR, found.came.is_not(None)
-        query = select(PREDICTIONS).where(found.model == model, found.version == version, *within)
-        for rows in connection.execute(query, execution_options={"yield_per": AT_A_TIME}).partitions():
-            _roll_rows(connection, model, facts, rows, SPANS[:1])
-    for day in {hour - hour % SPANS[1] for hour in hours}:
-        _sum_up(connection, model, version, SPANS[1], day, SPANS[0])
-
-
-def _sum_up(connection: Connection, model: str, version: str, span: int, hour: int, of: int) -> None:
-    """Makes the sums of a span those of its parts, which have the span `of`."""
-    found = ROLLUPS.c
-    own = found.model == model, found.version == version
-    connection.execute(delete(ROLLUPS).where(*own, found.span == span, found.hour == hour))
-    keys, sums = (found.model, found.version, found.feature, found.group), [func.sum(found[name]) for name in SUMS]
-    parts = (*own, found.span == of, found.hour >= hour, found.hour < hour + span)
-    query = select(*keys, literal(span), literal(hour), *sums).where(*parts).group_by(*keys)
-    names = [*(key.name for key in keys), "span", "hour", *SUMS]
-    connection.execute(ROLLUPS.insert().from_select(names, query))
+        own = sums.model == model, sums.version == version, sums.hour == hour
+        connection.execute(delete(ROLLUPS).where(*own, sums.deleted == 0))
+        copies = select(*kept).where(*own, sums.deleted == 1)
+        connection.execute(insert(ROLLUPS).from_select([each.name for each in kept], copies))
+        within = found.at >= hour * HOUR, found.at < (hour + 1) * HOUR
+        _roll_rows(
+            connection, model, facts, select(PREDICTIONS).where(found.model == model, found.version == version, *within)
+        )
 
 
 def _roll_rows(
     connection: Connection,
     model: str,
     facts: dict[str, VersionFacts],
-    rows: Sequence[Row[Any]],
-    spans: tuple[int, ...],
+    query: Select[Any],
+    deleted: int = 0,
 ) -> None:
-    """Adds those predictions of a model that have outcomes to the sums of some spans."""
-    told = [(row, _value(row)) for row in rows if row.came is not None]
-    fitting = sorted(
-        (each for each in told if _misfit(model, *each, facts) is None), key=lambda each: str(each[0].version)
-    )
-    for version, part in groupby(fitting, key=lambda each: str(each[0].version)):
-        pairs = list(part)
-        _roll(connection, _scored(model, version, facts[version], pairs), [row.inputs for row, _ in pairs], spans)
+    """Adds those predictions of a model that have outcomes to the sums."""
+    chosen = query.where(PREDICTIONS.c.came.is_not(None))
+    for rows in connection.execute(chosen, execution_options={"yield_per": AT_A_TIME}).partitions():
+        for scored, pairs in _by_version(model, facts, [(row, _value(row)) for row in rows]):
+            _roll(connection, scored, pairs, deleted)
 
 
-def _roll(connection: Connection, scored: Scored, inputs: Sequence[str | None], spans: tuple[int, ...]) -> None:
-    """Adds outcomes to the sums of some spans, of all and of each group of the rows whose inputs are known, JSON."""
-    hours = [int(at // HOUR) for at in scored.predicted]
-    keys = [("", hour, "") for hour in hours]
-    places = list(range(len(hours)))
-    for place, cells in enumerate(inputs):
-        if cells is not None:
-            row = msgspec.json.decode(cells)
-            features = (each for each in scored.facts.features if each.name in row)
-            named = [(each.name, hours[place], each.group(row[each.name])) for each in features]
-            keys += named
-            places += [place] * len(named)
-    known: dict[tuple[str, int, str], int] = {}
-    numbers = [known.setdefault(key, len(known)) for key in keys]
-    totals = np.zeros((len(known), len(SUMS)))
-    np.add.at(totals[:, : scored.sums.shape[1]], numbers, scored.sums[places])
-    own = {"model": scored.model, "version": scored.version}
+def _roll(connection: Connection, scored: Scored, told: Sequence[_Told], deleted: int = 0) -> None:
+    """Adds outcomes to the sums of all, and of each group of the rows whose inputs are known."""
+    totals: defaultdict[tuple[int, str, str], Doubles] = defaultdict(lambda: np.zeros(len(SUMS)))
+    for (row, _), sums in zip(told, scored.sums, strict=True):
+        cells, hour = {} if row.inputs is None else msgspec.json.decode(row.inputs), int(row.at // HOUR)
+        groups = [(each.name, each.group(cells[each.name])) for each in scored.facts.features if each.name in cells]
+        for feature, group in (("", ""), *groups):
+            totals[hour, feature, group][: len(sums)] += sums
+    own = {"model": scored.model, "version": scored.version, "deleted": deleted}
     lines = [
-        {
-            **own,
-            "feature": feature,
-            "span": span,
-            "hour": hour - hour % max(1, span),
-            "group": group,
-            **dict(zip(SUMS, line, strict=True)),
-        }
-        for span in spans
-        for (feature, hour, group), line in zip(known, totals.tolist(), strict=True)
+        own | {"hour": hour, "feature": feature, "group": group} | dict(zip(SUMS, line.tolist(), strict=True))
+        for (hour, feature, group), line in totals.items()
     ]
     statement = _insert(connection.dialect, ROLLUPS)
     changed = {name: ROLLUPS.c[name] + statement.excluded[name] for name in SUMS}
@@ -512,11 +494,6 @@ def _roll(connection: Connection, scored: Scored, inputs: Sequence[str | None], 
 
 def _predicted(connection: Connection, model: str, ids: Sequence[str]) -> Sequence[Row[Any]]:
     return connection.execute(select(PREDICTIONS).where(PREDICTIONS.c.model == model, PREDICTIONS.c.id.in_(ids))).all()
-
-
-def _of_prediction(row: Row[Any]) -> dict[str, Any]:
-    names = ("id", "version", "at", "mean", "inputs", "decision")
-    return {"answer": np.frombuffer(row.answer, np.float32), **{name: getattr(row, name) for name in names}}
 
 
 def _value(row: Row[Any]) -> Value:
@@ -579,13 +556,13 @@ def _state(connection: Connection, key: _Key, most: int | None = None) -> State 
     return None if row is None else State(*row)
 
 
-def _put(connection: Connection, key: _Key, document: str, at: float, keeps: int, until: float | None = None) -> int:
+def _put(connection: Connection, key: _Key, document: str, at: float, until: float | None = None) -> int:
     """Inserts a state; returns its number, and deletes those that are too far back or left out there."""
     latest = _state(connection, key)
     number = 1 if latest is None else latest.number + 1
     _insert_state(connection, key, State(number, at, document), at if until is None else until)
     left_out = [number - back for back, step in THINNED if (number - back) % step]
-    gone = or_(STATES.c.number <= number - keeps, STATES.c.number.in_(left_out))
+    gone = or_(STATES.c.number <= number - KEEPS, STATES.c.number.in_(left_out))
     connection.execute(delete(STATES).where(*_of(key), gone))
     return number
 
