@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -58,15 +59,40 @@ SECRETS = frozenset({"api_keys"})
 PASSWORD = re.compile(r"(?<=://)[^/@]*@")
 """Name and password in the address of a store."""
 MOST_FILE_BYTES = 2**20
-HOST_PATTERN = re.compile(r"[*A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
-ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]+")
+
+
+def _text(pattern: str, what: str) -> AfterValidator:
+    """Returns a check of a text, and what it should be, for messages."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"expected {what}")
+        return text
+
+    return AfterValidator(check)
+
 
 Whole = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
-Words: TypeAlias = tuple[str, ...]
+_Word = TypeVar("_Word", bound=str)
+Words = Annotated[
+    tuple[_Word, ...], BeforeValidator(lambda value: re.findall(r"[^,\s]+", value) if isinstance(value, str) else value)
+]
 """A list, in the environment separated by commas."""
+Host = Annotated[
+    str,
+    _text(r"[*A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?", "a name or an address of a host, without scheme and port"),
+    AfterValidator(lambda host: host.strip("[]").lower()),
+]
+Origin = Annotated[
+    str, _text(r"\*|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]+", "an origin: * or scheme://host[:port], without a path")
+]
+Network = Annotated[str, AfterValidator(lambda proxy: str(ip_network(proxy, strict=False)))]
+"""An address or a network such as 10.0.0.0/8."""
+OpenPath = Annotated[str, _text("/.*", "a path that begins with /")]
+RootPath = Annotated[str, _text("(/[A-Za-z0-9._~-]+)*", "a path such as /murho, without a slash at its end")]
 
 
 def _place(value: Any) -> Any:
@@ -135,11 +161,11 @@ class Settings(BaseModel):
     """Address to listen on; 0.0.0.0 for every interface."""
     port: int = Field(default=8000, ge=0, le=65535)
     """Port to listen on; 0 lets the system choose."""
-    hosts: Words = ()
+    hosts: Words[Host] = ()
     """Names of the service besides those of this machine, such as murho.example or *.example; another Host is
     answered 421. Without them every name is answered, unless there are no API keys and `host` is a loopback
     address."""
-    root_path: str = ""
+    root_path: RootPath = ""
     """Path below which a proxy shows the service, such as /murho, whether it takes that off or not."""
     ssl_certfile: FilePath | None = None
     """Certificate chain, PEM: the service then speaks HTTPS, and only that. A renewed one is taken up within a
@@ -246,18 +272,18 @@ class Settings(BaseModel):
     log_format: Literal["auto", "console", "json"] = "auto"
     """auto: for people on a terminal, one JSON object a line otherwise."""
 
-    api_keys: Words = ()
+    api_keys: Words[str] = ()
     """The API keys, each as NAME:sha256:HEX; `murho key NAME` makes one. Without any key everybody may do
     everything."""
     api_keys_file: Path | None = None
     """A file with one API key a line, read again when it changes."""
-    open_paths: Words = ()
+    open_paths: Words[OpenPath] = ()
     """Paths that need no key, such as /metrics, /docs and /openapi.json; /, /healthz and /readyz never do, nor do
     /ping and /v2/health."""
-    cors_origins: Words = ()
+    cors_origins: Words[Origin] = ()
     """Origins, such as https://app.example, whose pages may use the service from a browser; * for all, with API
     keys."""
-    trusted_proxies: Words = ()
+    trusted_proxies: Words[Network] = ()
     """Addresses and networks of proxies, such as 10.0.0.0/8, whose X-Forwarded-For tells who the client is. By
     default it is whoever opened the connection."""
     requests_per_second: Positive | None = None
@@ -266,33 +292,6 @@ class Settings(BaseModel):
     """Row-draws a second of one caller, on average."""
     burst_seconds: Positive = 10.0
     """Seconds of both limits that a caller may take at once after a pause."""
-
-    @field_validator("open_paths")
-    @classmethod
-    def _check_paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if wrong := [path for path in value if not path.startswith("/")]:
-            raise ValueError(f"a path begins with /; {wrong[0]!r} doesn't")
-        return value
-
-    @field_validator("root_path")
-    @classmethod
-    def _check_root(cls, value: str) -> str:
-        if value and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", value):
-            raise ValueError("a path such as /murho, without a slash at its end")
-        return value
-
-    @field_validator("hosts", "trusted_proxies", "cors_origins", "api_keys", "open_paths", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        """Splits what the environment gives as one text."""
-        return [word for word in re.split(r"[,\s]+", value) if word] if isinstance(value, str) else value
-
-    @field_validator("hosts")
-    @classmethod
-    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if wrong := [host for host in value if not HOST_PATTERN.fullmatch(host)]:
-            raise ValueError(f"a host is a name or an address, without scheme and port; {wrong[0]!r} isn't")
-        return tuple(host.strip("[]").lower() for host in value)
 
     @field_validator("ssl_keyfile")
     @classmethod
@@ -307,19 +306,9 @@ class Settings(BaseModel):
                 raise ValueError(f"certificate and key can't be used together: {error}") from None
         return value
 
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _check_proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            return tuple(str(ip_network(proxy, strict=False)) for proxy in value)
-        except ValueError as error:
-            raise ValueError(f"a proxy is an address or a network such as 10.0.0.0/8: {error}") from None
-
     @field_validator("cors_origins")
     @classmethod
-    def _check_origins(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if wrong := [origin for origin in value if not ORIGIN.fullmatch(origin)]:
-            raise ValueError(f"an origin is * or scheme://host[:port], without a path; {wrong[0]!r} isn't")
+    def _has_keys(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if "*" in value and not info.data.get("api_keys") and info.data.get("api_keys_file") is None:
             raise ValueError("without API keys the pages of all sites could unload models: name the origins")
         return value

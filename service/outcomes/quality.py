@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles
     from murho.model.files import JSON
-    from murho.service.outcomes.quality_query import QualityQuery
-    from murho.service.outcomes.records import Earlier, Scored, VersionFacts
+    from murho.service.outcomes.records import Earlier, QualityQuery, Scored, VersionFacts
 
 ALARM = "alarm"
 MOST_STEPS = 60

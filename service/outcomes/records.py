@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 
 import msgspec
 import numpy as np
+from pydantic import Field, field_validator
 
-from murho.model.calibration.conformal import ConformalMap
+from murho.model.evaluation.recorded import band_ends
 from murho.model.tables.cells import parse_date
 from murho.model.tables.schema import Feature, FeatureKind, written
+from murho.service.predict.options import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from murho.model.arrays import Bools, Doubles, Floats
+    from murho.model.calibration.conformal import ConformalMap
     from murho.model.checkpoint.spec import ModelSpec
 
 Value: TypeAlias = float | str
@@ -95,10 +99,10 @@ class VersionFacts(msgspec.Struct, frozen=True):
     def of(cls, spec: ModelSpec) -> Self:
         """Returns the facts of a version's specification."""
         target, features = spec.schema.target, tuple(map(FeatureFacts.of, spec.schema.features))
-        if not isinstance(spec.calibration, ConformalMap):
+        if target.classes is not None or spec.calibration is None:
             return cls(target.name, target.classes, features)
-        rows, central = round(spec.calibration.units), spec.calibration.is_symmetric
-        return cls(target.name, target.classes, features, rows, central)
+        calibration = cast("ConformalMap", spec.calibration)
+        return cls(target.name, None, features, round(calibration.units), calibration.is_symmetric)
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
@@ -242,3 +246,39 @@ class State:
     number: int
     at: float
     document: str
+
+
+HOURS = {"h": 1, "d": 24, "w": 168}
+WINDOW = re.compile(r"[1-9][0-9]{0,5}[hdw]")
+COUNTED = "0.05, 0.1, … 0.95, 0.98 or 0.99"
+
+
+class QualityQuery(Strict):
+    """What is asked of the quality of a model."""
+
+    window: str = "30d"
+    """How far back predictions go, in hours, days or weeks: 24h, 30d, 4w."""
+    by: str | None = None
+    """A feature whose groups are told apart; inputs must be recorded."""
+    coverage: float | None = Field(None, strict=False, description=f"Of a further central band: {COUNTED}.")
+    version: str | None = None
+    """The only version; by default all."""
+
+    @property
+    def hours(self) -> int:
+        """Hours of the window."""
+        return int(self.window[:-1]) * HOURS[self.window[-1]]
+
+    @field_validator("window")
+    @classmethod
+    def _time(cls, window: str) -> str:
+        if not WINDOW.fullmatch(window):
+            raise ValueError("Expected a number of hours, days or weeks such as 24h, 30d or 4w")
+        return window
+
+    @field_validator("coverage")
+    @classmethod
+    def _counted(cls, coverage: float | None) -> float | None:
+        if coverage is not None and (not 0.0 < coverage < 1.0 or len(set(band_ends(coverage))) < 2):
+            raise ValueError(f"Expected a share that is counted: {COUNTED}")
+        return coverage

@@ -14,11 +14,10 @@ from murho.model.errors import TableError
 from murho.model.tables.cells import canonical_category, parse_number
 from murho.model.tables.csv_reader import parse_csv, read_header
 from murho.service.errors import MediaTypeError, TooLargeError, UnknownModelError, wrong
-from murho.service.outcomes.quality_query import QualityQuery
+from murho.service.outcomes.records import QualityQuery, VersionFacts
 from murho.service.parts import JSONBytes, Parts, PartsDependency
-from murho.service.predict.bodies import whole_body
 from murho.service.predict.json_bodies import load_json
-from murho.service.predict.memory import decompressed
+from murho.service.predict.memory import decompressed, whole_body
 from murho.service.predict.options import LONGEST_ID, Many, Strict, Told, parsed, shown
 from murho.service.predict.routes import REFERENCE
 from murho.service.predict.rows import MAX_LISTED, Problems, pointer, shorten
@@ -29,9 +28,9 @@ from murho.service.tables.table_codec import check_size
 
 if TYPE_CHECKING:
     from murho.service.outcomes.recorder import Recorder
-    from murho.service.outcomes.records import Value, VersionFacts
+    from murho.service.outcomes.records import Value
 
-# The store is imported where it is used, as SQLAlchemy and torch take a while.
+# The store is imported where it is used, as SQLAlchemy takes a while.
 
 router = APIRouter(tags=["outcomes"])
 COLUMNS = ("id", "value")
@@ -157,8 +156,6 @@ def _facts(parts: Parts, name: str) -> "dict[str, VersionFacts]":
     Raises:
         UnknownModelError: There is no such model.
     """
-    from murho.service.outcomes.records import VersionFacts
-
     if facts := _recorder(parts).store.facts(name):
         return facts
     served = parts.registry.snapshot.find(name, None)

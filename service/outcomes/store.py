@@ -311,8 +311,8 @@ class Store:
         query = select(found.version, found.at).where(found.model == model, found.came.is_not(None))
         with writing(self.engine) as connection:
             serialised(connection, model)
-            rows, facts = connection.execute(query).all(), _facts(connection, model)
-            self._leave_out(connection, model, facts, rows, _moment(connection, model), since=-1.0)
+            rows: Sequence[Any] = connection.execute(query).all()
+            self._leave_out(connection, model, _facts(connection, model), rows, _moment(connection, model), since=-1.0)
         return len(rows)
 
     def clean(self, before: float | None = None, most_bytes: int | None = None) -> int:

@@ -24,8 +24,7 @@ from murho.service.errors import (
     wrong,
 )
 from murho.service.predict.answers import MAX_WARNINGS, Asked, Body, Codec, Terms, ToRecord
-from murho.service.predict.bodies import read_body
-from murho.service.predict.memory import PLAIN, SMALL_BYTES, LargeResponse, Room, Share, decompressed
+from murho.service.predict.memory import PLAIN, SMALL_BYTES, LargeResponse, Room, Share, decompressed, read_body
 from murho.service.predict.rows import MAX_LISTED, Inputs, cells_of, pointer
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Bytes of requests: budgets for all that are in flight, and compression.
+"""Bytes of requests: budgets for all that are in flight, reading bodies within time and size, compression.
 
 A large answer is encoded whole before its status is sent, so what goes wrong is known then. Its memory counts until the
 client has taken it. Should it go wrong afterwards, the connection ends before the announced length. Bodies and answers
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import zlib
-from contextlib import nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -21,13 +21,22 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from murho.service.errors import DeadlineError, MediaTypeError, QueueFullError, TooLargeError, wrong
+from murho.service.errors import (
+    ClientGoneError,
+    DeadlineError,
+    MediaTypeError,
+    QueueFullError,
+    SlowRequestError,
+    TooLargeError,
+    wrong,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from starlette.types import Receive, Scope, Send
 
+    from murho.service.parts import Parts
 
 SMALL_BYTES = 2**16
 """A request that takes no more is refused only where the whole budget is taken; rows and answers aren't counted."""
@@ -110,6 +119,76 @@ class Share:
         """
         self.room.take(size - self.size, self.size, share=1.0 if size <= SMALL_BYTES else LARGE_SHARE)
         self.size = size
+
+
+@asynccontextmanager
+async def whole_body(parts: Parts, scope: Scope, receive: Receive, most: int | None = None) -> AsyncIterator[bytes]:
+    """Yield the body of a request that isn't a prediction's, and take memory for it until the block ends.
+
+    Args:
+        parts: The parts of the service.
+        scope: The request.
+        receive: Its messages.
+        most: The most bytes, fewer than the settings allow; None: as many.
+
+    Raises:
+        TooLargeError, SlowRequestError, ClientGoneError, QueueFullError: See `read_body`.
+    """
+    settings, share = parts.settings, Share(parts.request_room)
+    most = min(most or settings.max_body_bytes, settings.max_body_bytes)
+    try:
+        yield await read_body(receive, scope["state"]["headers"], settings.request_timeout, most, share)
+    finally:
+        share.resize(0)
+
+
+async def read_body(
+    receive: Receive,
+    headers: Mapping[str, str],
+    seconds: float,
+    most: int,
+    share: Share,
+    *,
+    arrived: bool = False,
+) -> bytes:
+    """Returns the whole body.
+
+    Args:
+        receive: The next message of the client.
+        headers: The request's headers.
+        seconds: The most seconds that the body may take.
+        most: The most bytes.
+        share: Takes memory for it as it arrives; a small one that is there already needs none.
+        arrived: Whether all of it is there already, so that no timer is needed.
+
+    Raises:
+        TooLargeError: The body is larger, as announced before it is read, or as found.
+        SlowRequestError: The body takes longer.
+        ClientGoneError: The client closed the connection before the end.
+        QueueFullError: There is no memory for it.
+    """
+    announced = headers.get("content-length", "")
+    too_large = f"The body is larger than {most} bytes, the most that this service takes. Send parts."
+    if announced.isdecimal() and (len(announced) > 18 or int(announced) > most):
+        raise TooLargeError(too_large)
+    waiting, size, last = BytesIO(), 0, False
+    try:
+        async with nullcontext() if arrived else asyncio.timeout(seconds):
+            while not last:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError("The client closed the connection before the end of its request.")
+                part, last = message.get("body", b""), not message.get("more_body", False)
+                size += len(part)
+                if size > most:
+                    raise TooLargeError(too_large)
+                if last and size == len(part) <= SMALL_BYTES:
+                    return bytes(part)
+                share.resize(size)
+                waiting.write(part)
+    except TimeoutError:
+        raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
+    return waiting.getvalue()  # no copy
 
 
 SENT_BYTES = 2**18

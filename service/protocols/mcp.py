@@ -25,8 +25,8 @@ from starlette.routing import Route
 from murho.model.checkpoint.checkpoint import NAME_PATTERN
 from murho.model.errors import printable
 from murho.model.files import JSON
-from murho.service.predict.bodies import whole_body
 from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW
+from murho.service.predict.memory import whole_body
 from murho.service.predict.rows import MAX_LISTED, shorten
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from fastapi import APIRouter, Request, Response
 from murho.model.tables.schema import FeatureKind
 from murho.service.models.loader import Change, Snapshot
 from murho.service.parts import AdminDependency, JSONBytes, Parts, PartsDependency
-from murho.service.predict.bodies import whole_body
 from murho.service.predict.json_bodies import load_json
-from murho.service.predict.memory import SMALL_BYTES
+from murho.service.predict.memory import SMALL_BYTES, whole_body
 from murho.service.predict.options import Strict, parsed
 from murho.service.predict.routes import Door, answer
 from murho.service.protocols.infer_answers import BYTES, LENGTH_HEADER, InferResponse, outputs_of

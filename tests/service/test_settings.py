@@ -39,7 +39,7 @@ def test_every_setting_is_described() -> None:
 def test_settings_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(
         ValidationError,
-        match=r"a host is|a proxy is|an origin is|name the origins|version|pinned|NAME=VERSION|set store, too",
+        match=r"of a host|IPv4 or IPv6 network|an origin|name the origins|version|pinned|NAME=VERSION|set store, too",
     ):
         Settings(**wrong)
 
@@ -109,7 +109,7 @@ def test_variables_of_others_are_passed_over() -> None:
         ("[limits]\nrows = 1", "'limits' is no setting"),
         ("port = ", "isn't TOML"),
         ("port = 99999", "port in"),
-        ('open_paths = ["metrics"]', "a path begins with /"),
+        ('open_paths = ["metrics"]', "a path that begins with /"),
         ('root_path = "murho/"', "a path such as /murho"),
     ],
 )

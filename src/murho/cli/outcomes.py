@@ -107,7 +107,7 @@ def quality(
             found = client.quality(name, **asked)  # type: ignore[arg-type]
     else:
         from murho.service.outcomes.quality import quality_of
-        from murho.service.outcomes.quality_query import QualityQuery
+        from murho.service.outcomes.records import QualityQuery
         from murho.service.predict.options import parsed
 
         opened = _opened(str(store))

@@ -19,8 +19,7 @@ from murho.model.evaluation.recorded import LEVELS
 from murho.service.outcomes import schema
 from murho.service.outcomes.adaptation import ADAPTATION, AdaptationFollower, state_of, take_up
 from murho.service.outcomes.quality import ALARM, AlarmFollower, quality_of
-from murho.service.outcomes.quality_query import QualityQuery
-from murho.service.outcomes.records import Batch, FeatureFacts, VersionFacts
+from murho.service.outcomes.records import Batch, FeatureFacts, QualityQuery, VersionFacts
 from murho.service.outcomes.store import HOUR, Store
 from tests.model.conftest import present
 
