@@ -140,10 +140,9 @@ def create_app(
         await backend.start()
         if parts.recorder is not None:
             parts.recorder.start()
-        if parts.bands is not None:
-            parts.bands.start()
         memory = FreedMemory(draw_room if front_end is None else None)
-        keeping = [asyncio.ensure_future(each) for each in (_keep_small(engine, memory), agents.run())]
+        following = () if bands is None else (bands.run(),)
+        keeping = [asyncio.ensure_future(each) for each in (_keep_small(engine, memory), agents.run(), *following)]
         try:
             yield {"parts": parts}
         finally:
@@ -153,8 +152,6 @@ def create_app(
             parts.codec_threads.close()
             PARQUET.close()
             parts.lifecycle.unfinished = not backend.close(CLOSE_SECONDS)
-            if parts.bands is not None:
-                await asyncio.to_thread(parts.bands.close, CLOSE_SECONDS)
             if parts.recorder is not None:
                 await asyncio.to_thread(parts.recorder.close, CLOSE_SECONDS)
             access_log.flush()

@@ -60,9 +60,28 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     Raises:
         ServiceError: The port is taken, or the address isn't one of this machine.
     """
-    bound = _bound(host, port, shared=shared)
-    bound.listen(2048)
-    return bound
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise ServiceError(f"Can't listen on {host}: {error.strerror or error}. Choose another --host.") from error
+    try:
+        # After a restart the same port can be used at once, even if its last connections still linger.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listening.bind(place)
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ServiceError(
+                f"Port {port} of {host} is in use. Stop what listens there, or choose another --port."
+            ) from error
+        raise ServiceError(
+            f"Can't listen on port {port} of {host}: {error.strerror or error}. Choose another --host or --port."
+        ) from error
+    return listening
 
 
 def listen_together(host: str, port: int, count: int) -> list[socket.socket]:
@@ -77,30 +96,6 @@ def listen_together(host: str, port: int, count: int) -> list[socket.socket]:
     port = free.getsockname()[1]
     free.close()
     return [listen(host, port, shared=True) for _ in range(count)]
-
-
-def _bound(host: str, port: int, *, shared: bool) -> socket.socket:
-    try:
-        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise ServiceError(f"Can't listen on {host}: {error.strerror or error}. Choose another --host.") from error
-    try:
-        # After a restart the same port can be used at once, even if its last connections still linger.
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listening.bind(place)
-    except OSError as error:
-        listening.close()
-        if error.errno == errno.EADDRINUSE:
-            raise ServiceError(
-                f"Port {port} of {host} is in use. Stop what listens there, or choose another --port."
-            ) from error
-        raise ServiceError(
-            f"Can't listen on port {port} of {host}: {error.strerror or error}. Choose another --host or --port."
-        ) from error
-    return listening
 
 
 def address_of(listening: socket.socket, scheme: str = "http") -> str:
@@ -223,20 +218,27 @@ class DrainingServer(uvicorn.Server):
 
     def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        accepted, full = _accept_waiting(listening)
         encryption = {} if listening.getsockname()[1] == self._settings.metrics_port else self._encryption
-        for one in accepted:
+        while True:
+            try:
+                one = listening.accept()[0]
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError:  # there is no file for more
+                loop.remove_reader(listening)
+                loop.call_later(FULL_SECONDS, lambda: None if listening.fileno() < 0 else self._accept_from(listening))
+                return
+            one.setblocking(False)
             opening = loop.create_task(self._open(one, encryption))
             self._opening.add(opening)
             opening.add_done_callback(self._opening.discard)
-        if full:
-            loop.remove_reader(listening)
-            loop.call_later(FULL_SECONDS, lambda: None if listening.fileno() < 0 else self._accept_from(listening))
 
     async def _open(self, one: socket.socket, encryption: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
+        make: Any = self.config.http_protocol_class
+        connection = partial(make, self.config, self.server_state, self.lifespan.state, loop)
         with suppress(OSError):  # the client has gone, or encrypts in another way
-            await loop.connect_accepted_socket(lambda: self._make_connection(loop), one, **encryption)
+            await loop.connect_accepted_socket(connection, one, **encryption)
 
     def _renew_encryption(self) -> None:
         """Encrypts with the certificate as it is now; while that can't be used, with the one before."""
@@ -268,13 +270,6 @@ class DrainingServer(uvicorn.Server):
         if self._any_new():
             await asyncio.sleep(LATE_SECONDS)
         await super().shutdown(sockets)
-
-    def _make_connection(self, loop: asyncio.AbstractEventLoop) -> asyncio.Protocol:
-        make: Any = self.config.http_protocol_class
-        protocol: asyncio.Protocol = make(
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop
-        )
-        return protocol
 
     async def on_tick(self, counter: int) -> bool:
         """Looks, once a second, for a new certificate and for open files; a front end says that it lives."""
@@ -361,19 +356,6 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         lifespan="on",
         timeout_graceful_shutdown=1,  # after draining, only answers that are being sent are left
     )
-
-
-def _accept_waiting(listening: socket.socket) -> tuple[list[socket.socket], bool]:
-    """Accepts the connections that wait at a listening socket; returns whether there is no file for more, too."""
-    accepted: list[socket.socket] = []
-    while True:
-        try:
-            accepted.append(listening.accept()[0])
-            accepted[-1].setblocking(False)
-        except (BlockingIOError, ConnectionAbortedError, InterruptedError):
-            return accepted, False
-        except OSError:
-            return accepted, True
 
 
 def _end() -> NoReturn:

@@ -7,6 +7,7 @@ states only some are kept (`store`); where the one of an answer is gone, the one
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from contextlib import suppress
@@ -20,7 +21,6 @@ from murho.model.calibration.adaptation import Adaptation, AdaptationMethod
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.evaluation.recorded import SCORES
 from murho.model.predictive.prediction import AdaptedBands
-from murho.service.errors import NotReadyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -86,21 +86,11 @@ class Bands:
     def __init__(self, store: Store, served: Callable[[], Iterable[ModelLike]]) -> None:
         self._store, self._served = store, served
         self._states: dict[tuple[str, str], tuple[int, AdaptedBands | None]] = {}
-        self._lock, self._closing = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="bands", daemon=True)
+        self._lock = threading.Lock()
 
     def of(self, model: ModelLike) -> AdaptedBands | None:
         """Returns how outcomes move a version's bands; None: they are the checkpoint's."""
         return self._states.get((model.name, model.version), (0, None))[1]
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
-
-    def close(self, seconds: float) -> None:
-        """Ends the thread."""
-        self._closing.set()
-        self._thread.join(seconds)
 
     def refresh(self) -> None:
         """Takes up the latest states; blocks.
@@ -118,19 +108,18 @@ class Bands:
                     states[key] = known if latest is None or latest.number == known[0] else _bands_of(latest)
             self._states = states
 
-    def _run(self) -> None:
+    async def run(self) -> None:
+        """Follows the store until it is cancelled."""
         log, wrong = structlog.get_logger("murho.outcomes"), False
-        while not self._closing.is_set():
+        while True:
             try:
-                self.refresh()
+                await asyncio.to_thread(self.refresh)
                 wrong = False
-            except NotReadyError as error:
+            except Exception as error:  # it is needed as long as there are answers
                 if not wrong:
                     log.warning("bands can't follow outcomes now", error=str(error))
                 wrong = True
-            except Exception:  # it is needed as long as there are answers
-                log.exception("bands can't follow outcomes now")
-            self._closing.wait(REFRESH_SECONDS)
+            await asyncio.sleep(REFRESH_SECONDS)
 
 
 def _bands_of(state: State) -> tuple[int, AdaptedBands | None]:

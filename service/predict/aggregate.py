@@ -20,7 +20,7 @@ from murho.service.errors import DeadlineError, wrong
 from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, InputWarning, ModelName, Terms, names_of
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.options import Included, Many, PredictRequest, Told
+from murho.service.predict.options import Cell, Included, Many, PredictRequest, Told
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import pointer
 from murho.service.tables.table_codec import TableCodec
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Schema
     from murho.service.predict.rows import Inputs
 
-Cell = str | float | bool | None
 Result = TypeVar("Result")
 
 

@@ -9,7 +9,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, WithJsonSchema
 
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
@@ -150,23 +150,13 @@ EXAMPLE: JSON = {
     "thresholds": [20.0],
 }
 
-_CELL: JSON = {"anyOf": [{"type": kind} for kind in ("number", "string", "boolean", "null")]}
-_INPUTS: JSON = {
-    "anyOf": [
-        {
-            "title": "records",
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "object", "additionalProperties": _CELL},
-        },
-        {"title": "matrix", "type": "array", "minItems": 1, "items": {"type": "array", "items": _CELL}},
-        {
-            "title": "columns",
-            "type": "object",
-            "additionalProperties": {"type": "array", "minItems": 1, "items": _CELL},
-        },
-    ]
-}
+Cell = float | str | bool | None
+Column = Annotated[list[Cell], Field(min_length=1)]
+_FORMS = (
+    Annotated[list[dict[str, Cell]], Field(min_length=1, title="records")]
+    | Annotated[list[list[Cell]], Field(min_length=1, title="matrix")]
+    | Annotated[dict[str, Column], Field(title="columns")]
+)
 
 
 def _printable(text: str) -> str:
@@ -202,7 +192,7 @@ class PredictRequest(CommonOptions):
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"example": EXAMPLE})
 
-    inputs: Any = Field(json_schema_extra=_INPUTS)
+    inputs: Annotated[Any, WithJsonSchema(TypeAdapter(_FORMS).json_schema())]
     """At least one row: a list of objects, a list of lists with the features in schema order, or an object of
     lists. null is a missing cell, where the feature allows it."""
     percentiles: Annotated[list[Level], Field(max_length=MAX_LEVELS)] | None = None
