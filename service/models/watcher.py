@@ -132,20 +132,16 @@ class Watcher:
         try:
             task = self._tasks.get(timeout=self._seconds or None)
         except queue.Empty:
-            try:
-                self._noticing(lambda: self._loader.apply(LOOK))
-            except Exception:  # the thread must keep running
-                self._log.exception("looking for new versions failed")
-            return
-        if task is None:
+            task = LOOK, Future()
+        if task is None or not task[1].set_running_or_notify_cancel():
             return
         change, answer = task
-        if not answer.set_running_or_notify_cancel():
-            return
         try:
             answer.set_result(self._noticing(lambda: self._loader.apply(change)))
-        except Exception as error:  # whoever asked gets it
+        except Exception as error:  # whoever asked gets it; the thread must keep running
             answer.set_exception(error)
+            if change is LOOK:
+                self._log.exception("looking for new versions failed")
 
     def _noticing(self, work: Callable[[], object]) -> Swap:
         before = self._registry.snapshot

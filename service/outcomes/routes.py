@@ -97,7 +97,7 @@ async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> 
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in READERS:
         raise MediaTypeError(f"{media_type[:80]!r} isn't read here. Send {KINDS}.")
-    async with whole_body(parts, request.scope, request.receive) as body:
+    async with whole_body(parts.settings, parts.request_room, request.scope, request.receive) as body:
         coding = headers.get("content-encoding", "")
         adding = partial(_add, parts, caller, name, media_type, coding, body)
         return JSONBytes(await recorder.in_thread(adding, LONGEST_WORK))

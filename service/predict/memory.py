@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from murho.service.parts import Parts
+    from murho.service.settings import Settings
 
 SMALL_BYTES = 2**16
 """A request that takes no more is refused only where the whole budget is taken; rows and answers aren't counted."""
@@ -122,11 +122,14 @@ class Share:
 
 
 @asynccontextmanager
-async def whole_body(parts: Parts, scope: Scope, receive: Receive, most: int | None = None) -> AsyncIterator[bytes]:
+async def whole_body(
+    settings: Settings, room: Room, scope: Scope, receive: Receive, most: int | None = None
+) -> AsyncIterator[bytes]:
     """Yield the body of a request that isn't a prediction's, and take memory for it until the block ends.
 
     Args:
-        parts: The parts of the service.
+        settings: The limits.
+        room: That of requests.
         scope: The request.
         receive: Its messages.
         most: The most bytes, fewer than the settings allow; None: as many.
@@ -134,7 +137,7 @@ async def whole_body(parts: Parts, scope: Scope, receive: Receive, most: int | N
     Raises:
         TooLargeError, SlowRequestError, ClientGoneError, QueueFullError: See `read_body`.
     """
-    settings, share = parts.settings, Share(parts.request_room)
+    share = Share(room)
     most = min(most or settings.max_body_bytes, settings.max_body_bytes)
     try:
         yield await read_body(receive, scope["state"]["headers"], settings.request_timeout, most, share)

@@ -461,7 +461,7 @@ class AgentDoor:
         parts.engine.admission.require_room()
         parts.lifecycle.in_flight += 1
         try:
-            async with whole_body(parts, scope, receive, MESSAGE_BYTES) as body:
+            async with whole_body(parts.settings, parts.request_room, scope, receive, MESSAGE_BYTES) as body:
                 cost = len(body) / BYTES_PER_ROW_DRAW
                 parts.security.admit(scope["state"]["caller"], cost, requests=0, reading=True)
                 self._wanted.set()

@@ -117,7 +117,7 @@ async def _unload(name: str, request: Request, parts: PartsDependency, _admin: A
 
 async def _body(request: Request, parts: Parts) -> RepositoryRequest:
     """Returns the document in a body, which may be empty."""
-    async with whole_body(parts, request.scope, request.receive, SMALL_BYTES) as body:
+    async with whole_body(parts.settings, parts.request_room, request.scope, request.receive, SMALL_BYTES) as body:
         return parsed(RepositoryRequest, load_json(body, SMALL_BYTES) if body.strip() else {})
 
 
