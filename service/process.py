@@ -20,7 +20,7 @@ import uvicorn
 
 from murho.service.app import create_app
 from murho.service.errors import ServiceError
-from murho.service.http.connection import NEW_SECONDS, Connection, files_for, is_out_of_files
+from murho.service.http.connection import NEW_SECONDS, Connection, files_for
 from murho.service.models.loader import Change, Snapshot, Swap
 from murho.service.parts import Lifecycle, Parts
 from murho.service.telemetry.log import LogLimit, Stderr
@@ -225,6 +225,14 @@ class DrainingServer(uvicorn.Server):
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 return
             except OSError:  # there is no file for more
+                parts: Parts = self.lifespan.state["parts"]
+                parts.telemetry.protocol_errors.labels("out-of-files").inc()
+                if self._out_of_files.held_back() is not None:
+                    structlog.get_logger("murho.server").error(
+                        "This process can't open another file, so new connections wait. Raise the limit of open files "
+                        "(ulimit -n, LimitNOFILE), or lower MURHO_MAX_CONNECTIONS.",
+                        connections=len(self.server_state.connections),
+                    )
                 loop.remove_reader(listening)
                 loop.call_later(FULL_SECONDS, lambda: None if listening.fileno() < 0 else self._accept_from(listening))
                 return
@@ -272,21 +280,13 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Looks, once a second, for a new certificate and for open files; a front end says that it lives."""
+        """Looks for a new certificate once a second; a front end says that it lives."""
         if counter % 10 == 0:
             self._renew_encryption()
             parts: Parts = self.lifespan.state["parts"]
             if self._front_end is not None:
                 self._front_end.board.beat(self._front_end.number)
                 parts.telemetry.refresh()
-            if is_out_of_files():
-                parts.telemetry.protocol_errors.labels("out-of-files").inc()
-                if self._out_of_files.held_back() is not None:
-                    structlog.get_logger("murho.server").error(
-                        "This process can't open another file, so new connections wait. Raise the limit of open files "
-                        "(ulimit -n, LimitNOFILE), or lower MURHO_MAX_CONNECTIONS.",
-                        connections=len(self.server_state.connections),
-                    )
         return await super().on_tick(counter)
 
     async def _drain(self, delay: float) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import math
-import os
 import re
 import resource
 import termios
@@ -318,12 +317,3 @@ def files_for(connections: int) -> int:
         "Raise the hard limit of open files (ulimit -Hn, LimitNOFILE), or lower MURHO_MAX_CONNECTIONS."
     )
     return left
-
-
-def is_out_of_files() -> bool:
-    """Returns whether this process can't open another file, by trying."""
-    try:
-        os.close(os.dup(2))
-    except OSError:
-        return True
-    return False

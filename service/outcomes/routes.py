@@ -267,12 +267,12 @@ def checked(ids: list[Any], values: list[Any], *, classes: bool, texts: bool) ->
     for place, (key, value) in enumerate(zip(ids, values, strict=True)):
         if not isinstance(key, str) or not 0 < len(key) <= LONGEST_ID or not key.isprintable():
             message = f"Expected a text of 1 to {LONGEST_ID} printable characters."
-            problems.add(place, 0, pointer("outcomes", place, "id"), message)
+            problems.add(place, pointer("outcomes", place, "id"), message)
         try:
             checked.append(canonical_category(value) if classes else _number(value, texts=texts))
         except (ValueError, OverflowError):
             message = f"Expected {expected}, not {shown(value)}."
-            problems.add(place, 1, pointer("outcomes", place, "value"), message)
+            problems.add(place, pointer("outcomes", place, "value"), message)
     problems.raise_any()
     return ids, checked
 

@@ -123,7 +123,7 @@ def _read(body: bytes, terms: Terms) -> _Asked:
     problems, names = Problems(), {feature.name for feature in schema.features}
     for place, name in enumerate(own.fixed):
         if name not in names:
-            problems.add(0, place, pointer("fixed", place), explain_unknown(name, schema, problems))
+            problems.add(place, pointer("fixed", place), explain_unknown(name, schema, problems))
     problems.raise_any()
     if not isinstance(own.inputs, dict):
         raise wrong("/inputs", "Expected one row: an object with a value for each feature.")

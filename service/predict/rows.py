@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache, partial
 from itertools import islice
+from operator import itemgetter
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +106,7 @@ def refuse_unknown(unknown: Sequence[str], message: str) -> None:
 class Problems:
     """Collects the problems in the rows of one request.
 
-    Each problem has a place, (row, position within the row). Problems are listed in the order of their places.
+    Problems are listed by row, and those of a row in the order in which they are added.
 
     Args:
         move: From a pointer, as it is added, to that in the body of the request.
@@ -113,7 +114,7 @@ class Problems:
 
     def __init__(self, move: Callable[[str], str] = str) -> None:
         self._move = move
-        self._entries: list[tuple[int, int, Problem]] = []
+        self._entries: list[tuple[int, Problem]] = []
         self.total = 0
 
     @property
@@ -121,16 +122,14 @@ class Problems:
         """Number of problems with a message so far."""
         return len(self._entries)
 
-    def add(self, row: int, position: int, where: str, message: str) -> None:
+    def add(self, row: int, where: str, message: str) -> None:
         """Adds one problem."""
-        self.add_rows([row], position, lambda _: where, lambda _: message)
+        self.add_rows([row], lambda _: where, lambda _: message)
 
-    def add_rows(
-        self, rows: Sequence[int], position: int, where: Callable[[int], str], explain: Callable[[int], str]
-    ) -> None:
+    def add_rows(self, rows: Sequence[int], where: Callable[[int], str], explain: Callable[[int], str]) -> None:
         """Adds a problem for each of the ascending rows, with a message only for those that can be listed."""
         for row in islice(rows, MAX_LISTED):
-            self._entries.append((row, position, Problem(self._move(where(row)), explain(row))))
+            self._entries.append((row, Problem(self._move(where(row)), explain(row))))
         self.total += len(rows)
 
     def raise_any(self) -> None:
@@ -140,8 +139,8 @@ class Problems:
             BadInputError: There is at least one problem.
         """
         if self._entries:
-            self._entries.sort(key=lambda entry: entry[:2])
-            raise BadInputError((problem for _, _, problem in self._entries[:MAX_LISTED]), self.total)
+            self._entries.sort(key=itemgetter(0))
+            raise BadInputError((problem for _, problem in self._entries[:MAX_LISTED]), self.total)
 
 
 def wrong_at(place: tuple[str | int, ...], message: str) -> BadInputError:
@@ -203,12 +202,12 @@ def parse_inputs(inputs: object, schema: Schema, max_rows: int, move: Callable[[
         cells = read(inputs, schema, problems)
     else:
         found = "an empty list" if isinstance(inputs, list) else JSON_NAMES.get(type(inputs), "this")
-        problems.add(0, 0, "/inputs", f"Expected {FORMS} with at least one row, not {found}.")
+        problems.add(0, "/inputs", f"Expected {FORMS} with at least one row, not {found}.")
     columns: dict[str, NDArray[Any]] = {}
     for position, feature in enumerate(schema.features):
         if (column := cells.get(feature.name)) is not None:
             where = partial(_cell_pointer, form, name=feature.name, position=position)
-            columns[feature.name] = read_column(feature, column, position, where, problems)
+            columns[feature.name] = read_column(feature, column, where, problems)
     problems.raise_any()
     return Inputs(form, columns, len(inputs) if isinstance(inputs, list) else len(next(iter(columns.values()))), move)
 
@@ -237,7 +236,6 @@ def _from_matrix(rows: list[Any], schema: Schema, problems: Problems) -> dict[st
     listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     problems.add_rows(
         [row for row, cells in enumerate(rows) if len(cells) != len(names)],
-        0,
         partial(pointer, "inputs"),
         lambda row: f"The row has {len(rows[row])} values; this model takes {len(names)} in this order: {listed}.",
     )
@@ -251,28 +249,28 @@ def _from_columns(inputs: dict[str, Any], schema: Schema, max_rows: int, problem
     inputs = with_composed_names(inputs)
     _refuse_unknown(0, [name for name in inputs if name not in known], ("inputs",), schema, problems)
     cells: dict[str, list[Any]] = {}
-    for position, feature in enumerate(schema.features):
+    for feature in schema.features:
         where = pointer("inputs", feature.name)
         column = inputs.get(feature.name, ABSENT)
         if column is ABSENT:
-            problems.add(0, position, where, explain_cell(feature, ABSENT))
+            problems.add(0, where, explain_cell(feature, ABSENT))
         elif not isinstance(column, list):
             found = JSON_NAMES.get(type(column), "this")
             advice = "in an object of columns every feature has a list with one value a row"
-            problems.add(0, position, where, f"Expected a list, not {found}: {advice}.")
+            problems.add(0, where, f"Expected a list, not {found}: {advice}.")
         else:
             cells[feature.name] = column
     counts = {name: len(column) for name, column in cells.items()}
     most = max(counts.values(), default=0)
     check_rows(most, max_rows)
     if not most and (counts or not known):
-        problems.add(0, 0, "/inputs", "The columns are empty; at least one row is needed.")
+        problems.add(0, "/inputs", "The columns are empty; at least one row is needed.")
     elif len(set(counts.values())) > 1:
         first = next(iter(counts))
-        for position, (name, count) in enumerate(counts.items()):
+        for name, count in counts.items():
             if count != counts[first]:
                 message = f"The column has {count} values, but {first!r} has {counts[first]}."
-                problems.add(0, position, pointer("inputs", name), message)
+                problems.add(0, pointer("inputs", name), message)
         problems.raise_any()
     return cells
 
@@ -291,7 +289,6 @@ def _refuse_other_forms(rows: list[Any], expected: type, words: str, problems: P
     """Raises if a row has another form than the first."""
     problems.add_rows(
         [row for row, cells in enumerate(rows) if type(cells) is not expected],
-        0,
         partial(pointer, "inputs"),
         lambda row: f"Expected {words}, not {JSON_NAMES.get(type(rows[row]), 'this')}.",
     )
@@ -303,8 +300,8 @@ def _refuse_unknown(
 ) -> None:
     """Adds a problem for each unknown name, with a message only for those that can be listed."""
     room = max(0, MAX_LISTED - problems.listed)
-    for position, name in enumerate(islice(unknown, room), start=len(schema.features)):
-        problems.add(row, position, pointer(*base, name), explain_unknown(name, schema, problems))
+    for name in islice(unknown, room):
+        problems.add(row, pointer(*base, name), explain_unknown(name, schema, problems))
     problems.total += max(0, len(unknown) - room)
 
 
@@ -333,19 +330,18 @@ def _cell_pointer(form: Form, row: int, name: str, position: int) -> str:
 
 
 def read_column(
-    feature: Feature, cells: Sequence[Any], position: int, where: Callable[[int], str], problems: Problems
+    feature: Feature, cells: Sequence[Any], where: Callable[[int], str], problems: Problems
 ) -> NDArray[Any]:
     """Returns the canonical column of one feature; see `decode_cells`.
 
     Args:
         feature: The feature.
         cells: One parsed JSON value a row `[B]`, or ABSENT.
-        position: Of the feature among all.
         where: The pointer to the cell of a row.
         problems: Gets the rows whose cell can't be used.
     """
     column, refused = decode_cells(feature, cells)
-    problems.add_rows(refused, position, where, lambda row: explain_cell(feature, cells[row]))
+    problems.add_rows(refused, where, lambda row: explain_cell(feature, cells[row]))
     return column
 
 

@@ -320,20 +320,20 @@ def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], 
         return Inputs(Form.MATRIX, columns, rows, lambda place: place.replace("/inputs", f"/inputs/{MATRIX}", 1))
     columns, problems = {}, Problems()
     by_name = {each.name: (each.datatype, found) for each, found in zip(inputs, values, strict=True)}
-    for position, feature in enumerate(schema.features):
+    for feature in schema.features:
         datatype, found = by_name[feature.name]
         kinds, expected = KINDS[feature.kind]
         at = partial(pointer, "inputs", feature.name)
         if DTYPES[datatype].kind not in kinds:
             message = f"{shorten(feature.name)!r} is {feature.kind}: it takes {expected}, not {datatype}."
-            problems.add(0, position, at(), message)
+            problems.add(0, at(), message)
         elif feature.kind in OF_NUMBERS:
-            columns[feature.name] = number_column(feature, found, position, at, problems)
+            columns[feature.name] = number_column(feature, found, at, problems)
         else:
             cells: list[Any] = found.tolist()
             if found.dtype.kind == "f":  # 0.1 in 32 bits is 0.1 as a category, and not 0.10000000149011612
                 cells = [None if value != value else float(str(value)) for value in found]
-            columns[feature.name] = read_column(feature, cells, position, at, problems)
+            columns[feature.name] = read_column(feature, cells, at, problems)
     problems.raise_any()
     return Inputs(Form.COLUMNS, columns, rows)
 

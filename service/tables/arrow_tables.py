@@ -111,11 +111,11 @@ def stream_rows(body: memoryview, terms: Terms) -> Inputs:
     stored = pa.ipc.read_schema(pa.py_buffer(body))
     check_names(stored.names, schema)
     problems = Problems()
-    for position, name in enumerate(names):
+    for name in names:
         kind = stored.field(name).type
         if not holds_cells(kind):
             message = f"Cells of the type {shorten(str(kind))} can't be used."
-            problems.add(0, position, pointer("inputs", name), message)
+            problems.add(0, pointer("inputs", name), message)
     problems.raise_any()
     # Others are not unpacked.
     fields = pa.ipc.IpcReadOptions(included_fields=[stored.get_field_index(name) for name in names])

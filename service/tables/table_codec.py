@@ -143,16 +143,16 @@ def check_names(names: Sequence[str], schema: Schema) -> None:
     features = {feature.name: feature for feature in schema.features}
     known = features.keys() | {schema.target.name, *schema.left_out}
     seen: set[str] = set()
-    for position, name in enumerate(names):
+    for name in names:
         if name in seen:
             message = "There is more than one column of this name. Names must differ."
-            problems.add(0, position, pointer("inputs", name), message)
+            problems.add(0, pointer("inputs", name), message)
         elif name not in known:
-            problems.add(0, position, pointer("inputs", name), explain_unknown(name, schema, problems))
+            problems.add(0, pointer("inputs", name), explain_unknown(name, schema, problems))
         seen.add(name)
-    for position, (name, feature) in enumerate(features.items(), start=len(names)):
+    for name, feature in features.items():
         if name not in seen:
-            problems.add(0, position, pointer("inputs", name), explain_cell(feature, ABSENT))
+            problems.add(0, pointer("inputs", name), explain_cell(feature, ABSENT))
     problems.raise_any()
 
 
@@ -181,7 +181,7 @@ def inputs_of_tables(tables: Iterable[pa.Table], terms: Terms) -> Inputs:
 
 def _columns_of_table(table: pa.Table, schema: Schema, first: int) -> dict[str, NDArray[Any]]:
     problems, columns = Problems(), dict[str, "NDArray[Any]"]()
-    for position, feature in enumerate(schema.features):
+    for feature in schema.features:
         where = partial(pointer, "inputs", feature.name)
         try:
             column = canonical_column(
@@ -190,24 +190,21 @@ def _columns_of_table(table: pa.Table, schema: Schema, first: int) -> dict[str, 
         except TableError as error:
             row = first + (error.row or 1) - 1
             place = where() if error.row is None else where(row)
-            problems.add(row, position, place, _sentence(error.moved(first)))
+            problems.add(row, place, _sentence(error.moved(first)))
             continue
         columns[feature.name] = column
         if not feature.accepts_missing and (absent := (is_missing(column).nonzero()[0] + first).tolist()):
-            problems.add_rows(absent, position, where, partial(_explain_missing, feature))
+            problems.add_rows(absent, where, partial(_explain_missing, feature))
     problems.raise_any()
     return columns
 
 
-def number_column(
-    feature: Feature, values: NDArray[Any], position: int, where: Callable[[int], str], problems: Problems
-) -> Doubles:
+def number_column(feature: Feature, values: NDArray[Any], where: Callable[[int], str], problems: Problems) -> Doubles:
     """Returns numbers `[B]` of any type as the canonical column of a number or a boolean; NaN is a missing cell.
 
     Args:
         feature: The feature.
         values: The numbers.
-        position: Of the feature among all.
         where: The pointer to the cell of a row.
         problems: Gets the rows whose number can't be used.
     """
@@ -218,7 +215,7 @@ def number_column(
         refused |= np.isnan(column)
     if feature.kind is FeatureKind.BOOLEAN:
         refused |= ~(np.isnan(column) | (column == 0.0) | (column == 1.0))
-    problems.add_rows(refused.nonzero()[0].tolist(), position, where, partial(_explain_number, feature, column))
+    problems.add_rows(refused.nonzero()[0].tolist(), where, partial(_explain_number, feature, column))
     return column
 
 
@@ -242,7 +239,7 @@ def number_columns(schema: Schema, matrix: NDArray[Any], where: Callable[[int, i
     for position, feature in enumerate(schema.features):
         if not finite or feature.kind is FeatureKind.BOOLEAN or feature.missing_words:
             at = partial(where, position)
-            columns[feature.name] = number_column(feature, columns[feature.name], position, at, problems)
+            columns[feature.name] = number_column(feature, columns[feature.name], at, problems)
     problems.raise_any()
     return columns
 

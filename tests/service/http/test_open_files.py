@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-import os
 import resource
+import socket
 
 import pytest
 
-from murho.service.http.connection import RESERVED_FILES, files_for, is_out_of_files
+from murho.service.http.connection import RESERVED_FILES, files_for
+from tests.service.wire import GET, served
 
 
 class Limit:
@@ -49,11 +50,17 @@ def test_a_limit_that_cannot_be_raised_is_kept(monkeypatch: pytest.MonkeyPatch) 
     assert files_for(10_000) == 1024 - RESERVED_FILES
 
 
-def test_files_that_run_out_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not is_out_of_files()
+def test_where_there_is_no_file_for_a_connection_it_waits_and_the_metrics_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    accept, failures = socket.socket.accept, [OSError(24, "Too many open files")]
 
-    def fail(_: int) -> int:
-        raise OSError(24, "Too many open files")
+    def fail_once(listening: socket.socket) -> object:
+        if failures:
+            raise failures.pop()
+        return accept(listening)
 
-    monkeypatch.setattr(os, "dup", fail)
-    assert is_out_of_files()
+    with served() as service:
+        monkeypatch.setattr(socket.socket, "accept", fail_once)
+        assert service.ask(GET).status == 200
+        assert service.errors("out-of-files") == 1.0

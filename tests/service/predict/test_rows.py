@@ -163,13 +163,13 @@ def test_a_text_that_can_not_be_read_is_explained() -> None:
     assert "'5 EUR' has the unit 'EUR' in a column with the unit '$'" in explain_cell(PRICE, "5 EUR")
 
 
-def test_problems_come_in_the_order_of_the_request_and_are_counted() -> None:
+def test_problems_come_in_the_order_of_the_rows_and_are_counted() -> None:
     found = Problems()
-    found.add_rows(range(100), 1, lambda row: f"/{row}/b", lambda _: "wrong")
-    found.add(7, 0, "/7/a", "wrong")
+    found.add_rows(range(100), lambda row: f"/{row}/b", lambda _: "wrong")
+    found.add(7, "/7/a", "wrong")
     with pytest.raises(BadInputError) as caught:
         found.raise_any()
     listed = [problem.pointer for problem in caught.value.problems]
     assert len(listed) == MAX_LISTED
-    assert listed[6:10] == ["/6/b", "/7/a", "/7/b", "/8/b"]
+    assert listed[6:10] == ["/6/b", "/7/b", "/7/a", "/8/b"]
     assert caught.value.total == 101
