@@ -8,8 +8,6 @@ may run in any one thread, and so it runs beside the compute thread.
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -19,8 +17,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import structlog
 
 from murho.model.checkpoint.checkpoint import FACTS_FILE, CheckpointReference
-from murho.model.errors import MurhoError, StorageError
+from murho.model.errors import MurhoError
 from murho.service.errors import CheckpointRefusedError, NotReadyError, UnknownModelError
+from murho.service.models.source import LoadingError
 from murho.service.settings import VersionPolicy
 
 if TYPE_CHECKING:
@@ -56,14 +55,6 @@ class Swap(NamedTuple):
 
     before: Snapshot
     after: Snapshot
-
-
-class _LoadingError(Exception):
-    """A version can't be loaded: the reason, and whether it says nothing about the version, which is tried again."""
-
-    def __init__(self, reason: str, *, passing: bool = False) -> None:
-        super().__init__(reason)
-        self.passing = passing
 
 
 class _Kept(NamedTuple):
@@ -293,8 +284,8 @@ class Loader:
             look.refused.append(Refused(*key, failed.reason))
             return before
         try:
-            model = _load_warm(self._source, reference, self._seconds)
-        except _LoadingError as error:
+            model = self._source.load_warm(reference, self._seconds)
+        except LoadingError as error:
             first = look.patient and not error.passing and not known
             now = self._failed[key] = _Failed(stamp, str(error), first or error.passing)
             if first:
@@ -327,55 +318,6 @@ class Loader:
                     "checkpoint swapped", model=name, version=model.latest.version, before=old.latest.version
                 )
         return snapshot
-
-
-def _load_warm(source: CheckpointSource, reference: CheckpointReference, seconds: float | None) -> ModelLike:
-    """Returns a version, checked and as fast at the first request as at the next.
-
-    Raises:
-        _LoadingError: It can't be loaded, or takes longer.
-    """
-    try:
-        source.prepare()  # not in the time of a version
-        model = _within(seconds, lambda: source.load(reference))
-        model.warm_up()  # here: the calling thread gets warm, too
-    except _LoadingError:
-        raise
-    except MurhoError as error:
-        raise _LoadingError(str(error), passing=isinstance(error, StorageError)) from error
-    except Exception as error:
-        log = structlog.get_logger("murho.registry")
-        log.exception("checkpoint failed", model=reference.name, version=reference.version)
-        raise _LoadingError(f"loading failed unexpectedly with {type(error).__name__}: {error}") from error
-    return model
-
-
-def _within(seconds: float | None, work: Callable[[], ModelLike]) -> ModelLike:
-    """Works in a thread of its own, with as many PyTorch threads as the calling one, and leaves it when time is up.
-
-    A file system that does not answer can't be interrupted; other versions are served meanwhile.
-    """
-    import torch
-
-    from murho.model.runtime import use_threads
-
-    threads = torch.get_num_threads()
-    result: Future[ModelLike] = Future()
-
-    def run() -> None:
-        try:
-            use_threads(threads)
-            result.set_result(work())
-        except BaseException as error:
-            result.set_exception(error)
-
-    threading.Thread(target=run, name="loading", daemon=True).start()
-    try:
-        return result.result(seconds)
-    except TimeoutError as error:
-        if result.done():  # the error is the work's own
-            raise
-        raise _LoadingError(f"it was not loaded within {seconds:g} seconds (setting load_timeout)") from error
 
 
 MOST_LISTED = 10

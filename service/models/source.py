@@ -5,14 +5,19 @@ A version is read by the thread that loads, never by a request for a prediction;
 
 from __future__ import annotations
 
+import threading
 import weakref
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import structlog
+
 from murho.model.checkpoint.stores import CheckpointStore, place_of, shown_place
+from murho.model.errors import MurhoError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.model.predictive.draw_room import DrawRoom
@@ -20,6 +25,14 @@ if TYPE_CHECKING:
 
 Stamp: TypeAlias = "Hashable"
 """Changes whenever the content of a version may have changed."""
+
+
+class LoadingError(Exception):
+    """A version can't be loaded: the reason, and whether it says nothing about the version, which is tried again."""
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
 
 
 class CheckpointSource:
@@ -70,6 +83,26 @@ class CheckpointSource:
         self._loaded[model] = reference
         return model
 
+    def load_warm(self, reference: CheckpointReference, seconds: float | None) -> ModelLike:
+        """Loads one version, checked and as fast at the first request as at the next.
+
+        Raises:
+            LoadingError: It can't be loaded, or takes longer.
+        """
+        try:
+            self.prepare()  # not in the time of a version
+            model = _within(seconds, lambda: self.load(reference))
+            model.warm_up()  # here: the calling thread gets warm, too
+        except LoadingError:
+            raise
+        except MurhoError as error:
+            raise LoadingError(str(error), passing=isinstance(error, StorageError)) from error
+        except Exception as error:
+            log = structlog.get_logger("murho.registry")
+            log.exception("checkpoint failed", model=reference.name, version=reference.version)
+            raise LoadingError(f"loading failed unexpectedly with {type(error).__name__}: {error}") from error
+        return model
+
     def reference_of(self, model: ModelLike) -> CheckpointReference | None:
         """Returns where a model was loaded from."""
         return getattr(model, "reference", None) or self._loaded.get(model)
@@ -80,3 +113,31 @@ class CheckpointSource:
 
         reference = self.reference_of(model)
         return {} if reference is None else stored_facts(partial(self._store.read, reference))
+
+
+def _within(seconds: float | None, work: Callable[[], ModelLike]) -> ModelLike:
+    """Works in a thread of its own, with as many PyTorch threads as the calling one, and leaves it when time is up.
+
+    A file system that does not answer can't be interrupted; other versions are served meanwhile.
+    """
+    import torch
+
+    from murho.model.runtime import use_threads
+
+    threads = torch.get_num_threads()
+    result: Future[ModelLike] = Future()
+
+    def run() -> None:
+        try:
+            use_threads(threads)
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="loading", daemon=True).start()
+    try:
+        return result.result(seconds)
+    except TimeoutError as error:
+        if result.done():  # the error is the work's own
+            raise
+        raise LoadingError(f"it was not loaded within {seconds:g} seconds (setting load_timeout)") from error

@@ -1,23 +1,26 @@
-"""What is kept of predictions and their outcomes, and what scoring, grouping and followers get of them: data alone."""
+"""What is kept of predictions and their outcomes, how they are grouped and scored, and what followers get of them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
+from hashlib import blake2b
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 
 import msgspec
 import numpy as np
 from pydantic import Field, field_validator
 
-from murho.model.evaluation.recorded import band_ends
+from murho.model.evaluation.recorded import LEVELS, band_ends, class_pits, class_sums, number_pits, number_sums
 from murho.model.tables.cells import parse_date
 from murho.model.tables.schema import Feature, FeatureKind, written
 from murho.service.predict.options import Strict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from sqlalchemy import Row
 
     from murho.model.arrays import Bools, Doubles, Floats
     from murho.model.calibration.conformal import ConformalMap
@@ -246,6 +249,59 @@ class State:
     number: int
     at: float
     document: str
+
+
+Told: TypeAlias = "tuple[Row[Any], Value]"
+"""A row of predictions and an outcome."""
+
+
+def value_of(row: Row[Any]) -> Value:
+    """Returns the outcome in a row of predictions, which has come."""
+    value: Value = row.value if row.label is None else row.label
+    return value
+
+
+def misfit(model: str, row: Row[Any] | None, value: Value, facts: dict[str, VersionFacts]) -> str | None:
+    """Returns why a value can't be the outcome of a prediction; None: it can."""
+    if row is None or row.version not in facts:
+        return f"No prediction of {model!r} with this id is recorded."
+    classes = facts[row.version].classes
+    if len(row.answer) != 4 * (len(LEVELS) if classes is None else 2 * len(classes)):
+        return f"It was predicted by another model that was version {row.version} then."
+    if classes is None:
+        return f"Version {row.version} predicted a number, not {value!r:.80}." if isinstance(value, str) else None
+    return None if value in classes else f"Version {row.version} predicted one of its classes; {value!r:.80} is none."
+
+
+def _share(key: str) -> float:
+    """Returns a number in (0, 1) that is an id's own."""
+    return (int.from_bytes(blake2b(key.encode(), digest_size=6).digest()) + 0.5) / 2.0**48
+
+
+def by_version(model: str, facts: dict[str, VersionFacts], told: Iterable[Told]) -> Iterator[tuple[Scored, list[Told]]]:
+    """Yields outcomes by version, scored, in the order of their predictions; those that don't fit are left out."""
+    fitting = [each for each in told if misfit(model, *each, facts) is None]
+    fitting.sort(key=lambda each: (each[0].version, each[0].at, each[0].id))
+    for version, part in groupby(fitting, key=lambda each: str(each[0].version)):
+        pairs = list(part)
+        yield _scored(model, version, facts[version], pairs), pairs
+
+
+def _scored(model: str, version: str, facts: VersionFacts, told: Sequence[Told]) -> Scored:
+    rows, classes = [row for row, _ in told], facts.classes
+    answers = np.frombuffer(b"".join(row.answer for row in rows), np.float32).reshape(len(rows), -1)
+    shares = np.array([_share(row.id) for row in rows])
+    if classes is None:
+        values = np.array([value for _, value in told], float) - np.array([row.mean for row in rows], float)
+        pits = number_pits(answers, values, shares)
+        sums, inside = number_sums(answers, values, pits), np.abs(pits - 0.5) <= 0.45
+    else:
+        places = {name: place for place, name in enumerate(classes)}
+        indices = np.array([places[str(value)] for _, value in told], np.intp)
+        probabilities, sets = answers[:, : len(classes)], answers[:, len(classes) :] > 0.0
+        pits = class_pits(probabilities, indices, shares)
+        sums, inside = class_sums(probabilities, sets, indices), sets[np.arange(len(rows)), indices]
+    return Scored(model, version, facts, [row.at for row in rows], [row.state for row in rows], pits, inside, sums)
 
 
 HOURS = {"h": 1, "d": 24, "w": 168}

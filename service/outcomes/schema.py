@@ -10,7 +10,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
+    Dialect,
     Double,
     Engine,
     Index,
@@ -35,6 +37,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from murho.model.errors import OptionError
@@ -42,7 +45,9 @@ from murho.model.evaluation.recorded import CLASS_SUMS, NUMBER_SUMS
 from murho.service.errors import NotReadyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from sqlalchemy.sql.compiler import SQLCompiler
 
 BUSY_SECONDS = 10.0
 """How long SQLite waits for another process that writes."""
@@ -263,3 +268,28 @@ def serialised(connection: Connection, *models: str) -> None:
     if connection.dialect.name == "postgresql":
         for model in sorted(set(models)):
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:model))"), {"model": model})
+
+
+def dialect_insert(dialect: Dialect, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """Returns an insert that can say what to do if a key is there."""
+    return postgresql.insert(table) if dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Inserts rows; one whose key is there replaces it: a prediction one that is as old or older, without outcome."""
+    if rows:
+        compiled = _upserting(connection.dialect, table, tuple(rows[0]))
+        order = compiled.positiontup
+        # The driver takes values as they are: SQLAlchemy's way for each row takes as long as SQLite's own.
+        values = rows if order is None else list(map(itemgetter(*order), rows))
+        connection.exec_driver_sql(str(compiled), values)
+
+
+@lru_cache
+def _upserting(dialect: Dialect, table: Table, names: tuple[str, ...]) -> SQLCompiler:
+    insert = dialect_insert(dialect, table)
+    changed = {name: insert.excluded[name] for name in names if name not in table.primary_key.columns}
+    newer = table.c.at <= insert.excluded.at if "at" in table.c else None
+    newer = table.c.came.is_(None) & newer if table is PREDICTIONS and newer is not None else newer
+    statement = insert.on_conflict_do_update(index_elements=table.primary_key, set_=changed, where=newer)
+    return statement.compile(dialect=dialect, column_keys=names)

@@ -9,20 +9,15 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import asdict
-from functools import lru_cache
-from hashlib import blake2b
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
-from sqlalchemy import Connection, Dialect, Row, Table, bindparam, delete, func, insert, or_, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, or_, select, text, update
 
 from murho.model.errors import OptionError
-from murho.model.evaluation.recorded import LEVELS, class_pits, class_sums, number_pits, number_sums
 from murho.service.outcomes.records import (
     Accepted,
     Batch,
@@ -31,8 +26,12 @@ from murho.service.outcomes.records import (
     Pair,
     Scored,
     State,
+    Told,
     Value,
     VersionFacts,
+    by_version,
+    misfit,
+    value_of,
 )
 from murho.service.outcomes.schema import (
     PREDICTIONS,
@@ -43,17 +42,18 @@ from murho.service.outcomes.schema import (
     SUMS,
     VERSIONS,
     address_of,
+    dialect_insert,
     open_engine,
     reading,
     serialised,
+    upsert,
     writing,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlalchemy import Select
-    from sqlalchemy.sql.compiler import SQLCompiler
     from sqlalchemy.sql.elements import ColumnElement
 
     from murho.model.arrays import Doubles
@@ -115,9 +115,9 @@ class Store:
         known = [{"model": model, "version": version, "facts": said} for (model, version), said in facts.items()]
         with writing(self.engine) as connection:
             serialised(connection, *{batch.model for batch in batches})
-            _upsert(connection, VERSIONS, known)
-            _upsert(connection, PREDICTIONS, rows)
-            _upsert(connection, REQUESTS, shared)
+            upsert(connection, VERSIONS, known)
+            upsert(connection, PREDICTIONS, rows)
+            upsert(connection, REQUESTS, shared)
 
     def facts(self, model: str) -> dict[str, VersionFacts]:
         """Returns what is known of each version of a model with predictions."""
@@ -155,7 +155,7 @@ class Store:
                 rows = connection.execute(query.order_by(found.came, found.id).limit(AT_A_TIME)).all()
             for row in rows:
                 answer = np.frombuffer(row.answer, np.float32)
-                yield Pair(row.id, row.version, row.at, row.mean, answer, row.inputs, _value(row), row.came, row.pit)
+                yield Pair(row.id, row.version, row.at, row.mean, answer, row.inputs, value_of(row), row.came, row.pit)
             if len(rows) < AT_A_TIME:
                 return
             last = rows[-1]
@@ -179,13 +179,13 @@ class Store:
                 serialised(connection, model)
                 facts = _facts(connection, model)
                 rows = {row.id: row for row in _predicted(connection, model, part)}
-                new, earlier = list[_Told](), list[Row[Any]]()
+                new, earlier = list[Told](), list[Row[Any]]()
                 for key in part:
                     row, value = rows.get(key), given[key]
-                    why = _misfit(model, row, value, facts)
+                    why = misfit(model, row, value, facts)
                     if row is None or why is not None:
                         unknown[key] = str(why)
-                    elif row.came is None or _value(row) != value:
+                    elif row.came is None or value_of(row) != value:
                         new.append((row, value))
                         earlier += [] if row.came is None else [row]
                 at = _moment(connection, model)
@@ -202,10 +202,10 @@ class Store:
         return Accepted(len(given) - len(unknown), revised, unknown)
 
     def _take(
-        self, connection: Connection, model: str, facts: dict[str, VersionFacts], told: list[_Told], at: float
+        self, connection: Connection, model: str, facts: dict[str, VersionFacts], told: list[Told], at: float
     ) -> None:
         """Scores outcomes by version, keeps them, adds them to the sums, and lets followers learn from them."""
-        for scored, pairs in _by_version(model, facts, told):
+        for scored, pairs in by_version(model, facts, told):
             _roll(connection, scored, pairs)
             changes = [
                 {
@@ -377,8 +377,6 @@ class Store:
             return int(size)
 
 
-_Told: TypeAlias = "tuple[Row[Any], Value]"
-"""A row of predictions and an outcome."""
 _Key: TypeAlias = tuple[str, str, str]
 """Model, version, and kind of a state."""
 
@@ -398,51 +396,6 @@ def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yields ids, as many at a time as one statement takes."""
     for start in range(0, len(ids), AT_A_TIME):
         yield ids[start : start + AT_A_TIME]
-
-
-def _misfit(model: str, row: Row[Any] | None, value: Value, facts: dict[str, VersionFacts]) -> str | None:
-    """Returns why a value can't be the outcome of a prediction; None: it can."""
-    if row is None or row.version not in facts:
-        return f"No prediction of {model!r} with this id is recorded."
-    classes = facts[row.version].classes
-    if len(row.answer) != 4 * (len(LEVELS) if classes is None else 2 * len(classes)):
-        return f"It was predicted by another model that was version {row.version} then."
-    if classes is None:
-        return f"Version {row.version} predicted a number, not {value!r:.80}." if isinstance(value, str) else None
-    return None if value in classes else f"Version {row.version} predicted one of its classes; {value!r:.80} is none."
-
-
-def _share(key: str) -> float:
-    """Returns a number in (0, 1) that is an id's own."""
-    return (int.from_bytes(blake2b(key.encode(), digest_size=6).digest()) + 0.5) / 2.0**48
-
-
-def _by_version(
-    model: str, facts: dict[str, VersionFacts], told: Iterable[_Told]
-) -> Iterator[tuple[Scored, list[_Told]]]:
-    """Yields outcomes by version, scored, in the order of their predictions; those that don't fit are left out."""
-    fitting = [each for each in told if _misfit(model, *each, facts) is None]
-    fitting.sort(key=lambda each: (each[0].version, each[0].at, each[0].id))
-    for version, part in groupby(fitting, key=lambda each: str(each[0].version)):
-        pairs = list(part)
-        yield _scored(model, version, facts[version], pairs), pairs
-
-
-def _scored(model: str, version: str, facts: VersionFacts, told: Sequence[_Told]) -> Scored:
-    rows, classes = [row for row, _ in told], facts.classes
-    answers = np.frombuffer(b"".join(row.answer for row in rows), np.float32).reshape(len(rows), -1)
-    shares = np.array([_share(row.id) for row in rows])
-    if classes is None:
-        values = np.array([value for _, value in told], float) - np.array([row.mean for row in rows], float)
-        pits = number_pits(answers, values, shares)
-        sums, inside = number_sums(answers, values, pits), np.abs(pits - 0.5) <= 0.45
-    else:
-        places = {name: place for place, name in enumerate(classes)}
-        indices = np.array([places[str(value)] for _, value in told], np.intp)
-        probabilities, sets = answers[:, : len(classes)], answers[:, len(classes) :] > 0.0
-        pits = class_pits(probabilities, indices, shares)
-        sums, inside = class_sums(probabilities, sets, indices), sets[np.arange(len(rows)), indices]
-    return Scored(model, version, facts, [row.at for row in rows], [row.state for row in rows], pits, inside, sums)
 
 
 def _recount(connection: Connection, model: str, version: str, facts: dict[str, VersionFacts], hours: set[int]) -> None:
@@ -470,11 +423,11 @@ def _roll_rows(
     """Adds those predictions of a model that have outcomes to the sums."""
     chosen = query.where(PREDICTIONS.c.came.is_not(None))
     for rows in connection.execute(chosen, execution_options={"yield_per": AT_A_TIME}).partitions():
-        for scored, pairs in _by_version(model, facts, [(row, _value(row)) for row in rows]):
+        for scored, pairs in by_version(model, facts, [(row, value_of(row)) for row in rows]):
             _roll(connection, scored, pairs, deleted)
 
 
-def _roll(connection: Connection, scored: Scored, told: Sequence[_Told], deleted: int = 0) -> None:
+def _roll(connection: Connection, scored: Scored, told: Sequence[Told], deleted: int = 0) -> None:
     """Adds outcomes to the sums of all, and of each group of the rows whose inputs are known."""
     totals: defaultdict[tuple[int, str, str], Doubles] = defaultdict(lambda: np.zeros(len(SUMS)))
     for (row, _), sums in zip(told, scored.sums, strict=True):
@@ -487,7 +440,7 @@ def _roll(connection: Connection, scored: Scored, told: Sequence[_Told], deleted
         own | {"hour": hour, "feature": feature, "group": group} | dict(zip(SUMS, line.tolist(), strict=True))
         for (hour, feature, group), line in totals.items()
     ]
-    statement = _insert(connection.dialect, ROLLUPS)
+    statement = dialect_insert(connection.dialect, ROLLUPS)
     changed = {name: ROLLUPS.c[name] + statement.excluded[name] for name in SUMS}
     connection.execute(statement.on_conflict_do_update(index_elements=ROLLUPS.primary_key, set_=changed), lines)
 
@@ -496,40 +449,11 @@ def _predicted(connection: Connection, model: str, ids: Sequence[str]) -> Sequen
     return connection.execute(select(PREDICTIONS).where(PREDICTIONS.c.model == model, PREDICTIONS.c.id.in_(ids))).all()
 
 
-def _value(row: Row[Any]) -> Value:
-    value: Value = row.value if row.label is None else row.label
-    return value
-
-
 def _delete(connection: Connection, model: str, ids: Sequence[str], *where: ColumnElement[bool]) -> int:
     """Deletes predictions of a model, if a condition holds, with what belongs to them; returns how many."""
     connection.execute(delete(REVISIONS).where(REVISIONS.c.model == model, REVISIONS.c.id.in_(ids)))
     own = PREDICTIONS.c.model == model, PREDICTIONS.c.id.in_(ids)
     return connection.execute(delete(PREDICTIONS).where(*own, *where)).rowcount
-
-
-def _insert(dialect: Dialect, table: Table) -> postgresql.Insert | sqlite.Insert:
-    return postgresql.insert(table) if dialect.name == "postgresql" else sqlite.insert(table)
-
-
-def _upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Inserts rows; one whose key is there replaces it: a prediction one that is as old or older, without outcome."""
-    if rows:
-        compiled = _upserting(connection.dialect, table, tuple(rows[0]))
-        order = compiled.positiontup
-        # The driver takes values as they are: SQLAlchemy's way for each row takes as long as SQLite's own.
-        values = rows if order is None else list(map(itemgetter(*order), rows))
-        connection.exec_driver_sql(str(compiled), values)
-
-
-@lru_cache
-def _upserting(dialect: Dialect, table: Table, names: tuple[str, ...]) -> SQLCompiler:
-    insert = _insert(dialect, table)
-    changed = {name: insert.excluded[name] for name in names if name not in table.primary_key.columns}
-    newer = table.c.at <= insert.excluded.at if "at" in table.c else None
-    newer = table.c.came.is_(None) & newer if table is PREDICTIONS and newer is not None else newer
-    statement = insert.on_conflict_do_update(index_elements=table.primary_key, set_=changed, where=newer)
-    return statement.compile(dialect=dialect, column_keys=names)
 
 
 def _of(key: _Key) -> tuple[ColumnElement[bool], ...]:
