@@ -79,6 +79,9 @@ TILE_FLOATS = 2**19
 """Hidden values of a layer in a tile of a thread's forward pass: two buffers of 2 MiB."""
 LEAST_ROWS, MOST_ROWS = 256, 1024
 """Limits of the rows in such a tile."""
+MULTIPLE = 8
+"""The product of a tile has a multiple of so many rows, as many as a vector has numbers. MKL takes 1.8 ms for 9 rows of
+the demo under 256 draws, and 0.75 ms for 16."""
 
 
 class CompiledForward:
@@ -95,16 +98,21 @@ class CompiledForward:
         forward_draws = self._kernels.forward_draws
         if forward_draws is None or draws.activation != "silu" or len(draws.layers) == 1 or len(rows) <= FEW_ROWS:
             return forward(draws, rows)
-        samples, batch = len(draws), len(rows)
+        samples, batch = len(draws), _multiple(len(rows))
         inputs = rows.new_ones((rows.shape[1] + 1, batch))
-        inputs[:-1] = rows.T
+        inputs[:-1, : len(rows)] = rows.T
         outputs = rows.new_empty((samples, draws.layers[-1].shape[1], batch))
         widest = max(layer.shape[1] for layer in draws.layers[:-1])
         most = max(LEAST_ROWS, min(MOST_ROWS, TILE_FLOATS // widest))
-        at_a_time = -(-batch // -(-batch // most))
+        at_a_time = _multiple(-(-batch // -(-batch // most)))
         arrays = draws.layers, inputs.numpy(), outputs.numpy(), len(inputs) if draws.skip else 0, at_a_time
         in_parts(samples, 1, lambda part: forward_draws(*arrays, part.start, part.stop))
-        return outputs.transpose(1, 2)
+        return outputs[:, :, : len(rows)].transpose(1, 2)
+
+
+def _multiple(rows: int) -> int:
+    """The next multiple of `MULTIPLE`."""
+    return -(-rows // MULTIPLE) * MULTIPLE
 
 
 class CompiledEngine(CompiledForward):
