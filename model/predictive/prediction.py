@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import IntEnum, StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -469,9 +469,8 @@ def in_one(parts: Sequence[Answer], numbers: Places | None = None) -> Answer:
 
 def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
     """Some rows of a prediction; as views, if they are a slice."""
-    from murho.model.arrays import with_arrays  # here: it imports numpy
-
-    return with_arrays(lambda arrays: arrays[0][rows], [prediction])
+    facts, arrays = disassemble(prediction)
+    return cast("Answer", assemble(facts, {name: array[rows] for name, array in arrays.items()}))
 
 
 def disassemble(prediction: AnyPrediction) -> tuple[tuple[int, int, bool, tuple[str, ...] | None], dict[str, Array]]:

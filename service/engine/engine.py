@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 0.05
 """How often the timer looks at those who wait, and how long a request may take before its client is watched."""
-BLOCK_JOBS = 8
-"""Jobs that are handed on at once. With more the engine waits while this process reads them: where a block had all that
-had arrived, 32 connections got 2,400 answers a second, and 3,500 with this."""
+BLOCK_JOBS = 16
+"""Jobs that are handed on at once. With more the engine waits while this process reads them: 32 connections get 0.9 of
+the answers with 32. With 8 they get as many, and the engine takes 15 % longer for a row, in passes half as long."""
 CLOSING_SECONDS = 0.01
 """How often the thread looks whether the last request has ended, once no more are admitted."""
 
@@ -111,7 +111,7 @@ class Engine(ABC):
             # All requests that have arrived by now are read first, so that they share a pass.
             loop.call_soon(self._submit_arriving)
         try:
-            return await waiting.future
+            return (await waiting.future).own()
         finally:
             del self._waiting[job]
             if not job.over:  # the caller was cancelled, or one of the two errors came first
@@ -119,6 +119,10 @@ class Engine(ABC):
                 self._abandon(job)
             if waiting.watch is not None:
                 waiting.watch.cancel()
+            # The error of the future, or of the watch, has a traceback, which has this frame: without its end this
+            # circle would stay until the next full collection of garbage, which holds up the loop for 0.1 s.
+            waiting.watch = None
+            del waiting
 
     def _submit_arriving(self) -> None:
         arriving, self._arriving = self._arriving, []

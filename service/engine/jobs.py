@@ -7,6 +7,8 @@ depend on what else is in the pass.
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from murho.model.errors import MurhoError
-from murho.model.predictive.prediction import AnyPrediction, PredictOptions, Question, arrays_of, in_one
+from murho.model.predictive.prediction import AnyPrediction, PredictOptions, Question, arrays_of, in_one, rows_of
 from murho.model.runtime import at_most_threads
 from murho.service.errors import ComputationError, NotReadyError
 
@@ -91,10 +93,16 @@ class Answer(NamedTuple):
     Attributes:
         prediction: Finite arrays.
         outside: The first values unlike the training rows.
+        rows: Which rows of the prediction are those of the job; None: all.
     """
 
     prediction: AnyPrediction
     outside: list[UnfamiliarValue]
+    rows: slice | None = None
+
+    def own(self) -> Answer:
+        """Returns the answer with the rows of the job alone."""
+        return self if self.rows is None else Answer(rows_of(self.prediction, self.rows), self.outside)
 
 
 @dataclass(slots=True, eq=False)
@@ -103,7 +111,7 @@ class Job:
 
     Attributes:
         model: The checkpoint that answers.
-        columns: Canonical columns `[B]`, all features of the model's schema.
+        columns: Canonical columns, all features of the model's schema: its rows, and perhaps those of other jobs.
         options: Valid options.
         rows: B.
         cost: The work, in row-draws (`ModelLike.cost`).
@@ -114,6 +122,7 @@ class Job:
             the same to the bit; None: what its model's speed lets.
         arrived: When its request began, on the scheduler's clock; the deadline counts from then.
         submitted: When it was submitted, on the scheduler's clock.
+        first: Where its rows begin in the columns.
         timing: Seconds in the queue and in computation so far.
         begun: When its first rows began to be computed, on the scheduler's clock; None: it waits.
         done: Number of rows computed so far.
@@ -134,6 +143,7 @@ class Job:
     rows_of_pass: int | None = None
     arrived: float = 0.0
     submitted: float = 0.0
+    first: int = 0
     timing: Timing = field(default_factory=Timing)
     begun: float | None = None
     done: int = 0
@@ -178,19 +188,19 @@ def compute(slices: Sequence[Slice]) -> list[Outcome]:
         One outcome for each slice. One that fails harms no other.
     """
     try:
-        columns, questions, stop = _columns(slices), [], 0
-        for part in slices:
-            start, stop = stop, stop + part.rows
-            room = part.job.max_outside - len(part.job.outside)
-            questions.append(Question(slice(start, stop), part.job.options, room))
+        columns, groups, questions, stop = _columns(slices), _groups(slices), [], 0
+        for group in groups:
+            start, stop = stop, stop + sum(part.rows for part in group)
+            job = group[0].job
+            room = job.max_outside - len(job.outside) if len(group) == 1 else sys.maxsize
+            questions.append(Question(slice(start, stop), job.options, room))
         # Where requests share a pass, other processors have work of their own: their answers are encoded.
         with at_most_threads(1) if len(slices) > 1 else nullcontext():
             answers = slices[0].job.model.predict_questions(columns, questions)
         return [
-            _outcome(part, prediction, values) if fine else _not_finite(part, prediction, columns, question.rows)
-            for part, question, (prediction, values), fine in zip(
-                slices, questions, answers, _finite(answers), strict=True
-            )
+            outcome
+            for group, question, answer in zip(groups, questions, answers, strict=True)
+            for outcome in _outcomes(group, Answer(*answer), columns, question.rows.start)
         ]
     except BaseException as error:  # the compute thread outlives any job; the caller gets the error
         if len(slices) == 1:
@@ -199,15 +209,51 @@ def compute(slices: Sequence[Slice]) -> list[Outcome]:
 
 
 def _columns(parts: Sequence[Slice]) -> Columns:
-    if len(parts) > 1:
-        return {
-            name: np.concatenate([part.job.columns[name][part.start : part.stop] for part in parts])
-            for name in parts[0].job.columns
-        }
-    (only,) = parts
-    if only.rows == only.job.rows:
-        return only.job.columns
-    return {name: column[only.start : only.stop] for name, column in only.job.columns.items()}
+    """Returns the rows of all parts; neighbours in the same columns are taken at once."""
+    pieces: list[tuple[Columns, int, int]] = []
+    for part in parts:
+        columns, start, stop = part.job.columns, part.job.first + part.start, part.job.first + part.stop
+        if pieces and pieces[-1][0] is columns and pieces[-1][2] == start:
+            pieces[-1] = columns, pieces[-1][1], stop
+        else:
+            pieces.append((columns, start, stop))
+    names = parts[0].job.columns
+    if len(pieces) > 1:
+        return {name: np.concatenate([columns[name][start:stop] for columns, start, stop in pieces]) for name in names}
+    ((columns, start, stop),) = pieces
+    return {name: column[start:stop] for name, column in columns.items()}
+
+
+def _groups(parts: Sequence[Slice]) -> list[list[Slice]]:
+    """Returns the parts in groups that have one answer: neighbours that are whole jobs with the same options."""
+    groups: list[list[Slice]] = []
+    for part in parts:
+        # Of many rows not all may be told that are unlike the training rows, and then other jobs would get none.
+        is_whole = part.job.max_outside >= part.rows == part.job.rows
+        if is_whole and groups and groups[-1][0].job.options == part.job.options:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _outcomes(group: Sequence[Slice], answer: Answer, columns: Columns, first: int) -> list[Outcome]:
+    """Returns the outcome of each part of a group, whose rows begin at `first` in the columns of the pass."""
+    outcomes, stop, values, is_finite = list[Outcome](), 0, deque(answer.outside), _finite(answer.prediction)
+    for part in group:
+        start, stop = stop, stop + part.rows
+        outside: list[UnfamiliarValue] = []
+        while values and values[0].row < stop:
+            value = values.popleft()
+            outside.append(replace(value, row=value.row - start) if start else value)
+        rows = slice(start, stop)
+        if not is_finite and not _finite(own := rows_of(answer.prediction, rows)):
+            outcomes.append(_not_finite(part, own, columns, slice(first + start, first + stop)))
+        elif len(group) == 1:
+            outcomes.append(_outcome(part, answer.prediction, outside))
+        else:
+            outcomes.append(Answer(answer.prediction, outside[: part.job.max_outside], rows))
+    return outcomes
 
 
 def _outcome(part: Slice, prediction: AnyPrediction, outside: list[UnfamiliarValue]) -> Outcome:
@@ -233,16 +279,9 @@ def _passing(error: BaseException) -> BaseException:
     return error
 
 
-def _finite(answers: Sequence[tuple[AnyPrediction, object]]) -> list[bool]:
-    """Returns whether all numbers of each prediction of a pass are finite; they share arrays, searched once."""
-    searched: set[int] = set()
-    for prediction, _ in answers:
-        for array in arrays_of(prediction):
-            owner = array.base if isinstance(array.base, np.ndarray) else array
-            if id(owner) not in searched and not np.isfinite(owner).all():
-                return [all(np.isfinite(array).all() for array in arrays_of(each)) for each, _ in answers]
-            searched.add(id(owner))
-    return [True] * len(answers)
+def _finite(prediction: AnyPrediction) -> bool:
+    """Returns whether all numbers of a prediction are finite."""
+    return all(np.isfinite(array).all() for array in arrays_of(prediction))
 
 
 def _not_finite(part: Slice, prediction: AnyPrediction, columns: Columns, rows: slice) -> MurhoError:

@@ -267,15 +267,14 @@ class RemoteEngine(Engine):
         for group in message.groups:
             named = dict(zip(group.fields, arrays[at:], strict=False))
             at += len(group.fields)
-            start, alone = 0, len(group.jobs) == 1
+            block, start = assemble(group.facts, named), 0
             for each in group.jobs:
                 stop = start + each.rows
                 if (job := self._jobs.pop(each.number, None)) is not None:
                     del self._job_numbers[job]
                     job.timing.queue, job.timing.compute = each.queue, each.compute
-                    own = named if alone else {name: array[start:stop] for name, array in named.items()}
                     outside = [UnfamiliarValue(*value) for value in each.outside]
-                    settled.append((job, Answer(assemble(group.facts, own), outside)))
+                    settled.append((job, Answer(block, outside, slice(start, stop))))
                 start = stop
         for number, error in message.failures:
             if (job := self._jobs.pop(number, None)) is not None:

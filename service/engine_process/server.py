@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from murho.model.checkpoint.stores import store_at
 from murho.model.errors import MurhoError
 from murho.model.predictive.draw_room import DrawRoom
-from murho.model.predictive.prediction import PredictOptions, disassemble, in_one
+from murho.model.predictive.prediction import AnyPrediction, PredictOptions, disassemble, rows_of
 from murho.model.runtime import available_processors, use_threads
 from murho.model.tables.schema import Columns, FeatureKind, Schema
 from murho.service.engine.freed_memory import FreedMemory
@@ -54,7 +54,7 @@ from murho.service.models.watcher import Watcher
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     from murho.service.models.loader import Outcome
@@ -248,7 +248,7 @@ class EngineServer:
             stop = start + each.rows
             job = Job(
                 model,
-                {name: column[start:stop] for name, column in columns.items()},
+                columns,
                 front_end.options[each.options],
                 each.rows,
                 each.cost,
@@ -258,6 +258,7 @@ class EngineServer:
                 each.rows_of_pass,
                 each.arrived,
                 each.submitted,
+                start,
             )
             front_end.jobs[each.number] = job
             self._owners[job] = front_end, each.number
@@ -280,7 +281,7 @@ class EngineServer:
             if isinstance(outcome, BaseException):
                 failures[front_end].append((number, self._pickled(outcome)))
             else:
-                groups[front_end][id(job.options)].append((number, job, outcome))
+                groups[front_end][id(outcome.prediction)].append((number, job, outcome))
         for part in done.slices:
             if (owner := self._owners.get(part.job)) is not None:
                 progress[owner[0]].append((owner[1], part.job.done))
@@ -291,7 +292,7 @@ class EngineServer:
         for front_end in {**groups, **failures, **progress}:
             sent, arrays = list[AnswerGroup](), list[NDArray[Any]]()
             for group in groups[front_end].values():
-                facts, named = disassemble(in_one([answer.prediction for _, _, answer in group]))
+                facts, named = disassemble(_prediction_of([answer for _, _, answer in group]))
                 settled = [
                     JobAnswer(
                         number,
@@ -362,6 +363,17 @@ class EngineServer:
             else:
                 waiting.append(change)
         self._changes = waiting
+
+
+def _prediction_of(answers: Sequence[Answer]) -> AnyPrediction:
+    """Returns the prediction for the rows of answers that share one, in their order."""
+    prediction, rows = answers[0].prediction, [answer.rows for answer in answers]
+    if rows[0] is None or rows[-1] is None:
+        return prediction
+    start, stop = rows[0].start, rows[-1].stop
+    if stop - start == sum(each.stop - each.start for each in rows if each is not None):
+        return prediction if start == 0 and stop == len(prediction) else rows_of(prediction, slice(start, stop))
+    return rows_of(prediction, np.concatenate([np.arange(len(prediction))[each] for each in rows if each is not None]))
 
 
 def columns_of(schema: Schema, numbers: NDArray[Any], texts: list[list[str | None]]) -> Columns:

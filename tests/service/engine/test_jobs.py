@@ -52,7 +52,8 @@ def job_about(model: FakeModel, weights: Sequence[float], options: PredictOption
 
 
 def answers(*jobs: Job) -> list[Any]:
-    return list(compute([Slice(job, 0, job.rows) for job in jobs]))
+    outcomes = compute([Slice(job, 0, job.rows) for job in jobs])
+    return [outcome.own() if isinstance(outcome, Answer) else outcome for outcome in outcomes]
 
 
 def assert_same(one: Answer, other: Answer) -> None:
@@ -118,6 +119,28 @@ async def test_jobs_with_different_options_share_a_pass_and_get_their_own_answer
         (alone,) = answers(job_about(FakeModel(), *each))
         assert_same(answer, alone)
     assert [value.row for answer in found for value in answer.outside] == [1, 0, 1, 0, 0, 1]
+
+
+async def test_jobs_of_a_block_share_one_question_and_one_prediction() -> None:
+    model, weights = FakeModel(), [1000.0, 2000.0, 9000.0, 2500.0, 9500.0]
+    block = job_about(model, weights)
+    jobs = [replace_rows(block, first, rows) for first, rows in ((0, 1), (1, 2), (3, 1), (4, 1))]
+    outcomes: list[Any] = list(compute([Slice(job, 0, job.rows) for job in jobs]))
+    assert len({id(outcome.prediction) for outcome in outcomes}) == len(model.calls) == 1
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        (alone,) = answers(job_about(FakeModel(), weights[job.first : job.first + job.rows]))
+        assert_same(outcome.own(), alone)
+
+
+async def test_a_row_that_is_not_finite_spares_the_other_jobs_of_its_block() -> None:
+    block = job_about(Broken(above=5000.0), [2000.0, 1e300, 3000.0])
+    good, bad, other = answers(*(replace_rows(block, first, 1) for first in range(3)))
+    assert (good.prediction.mean.tolist(), other.prediction.mean.tolist()) == ([120.0], [130.0])
+    assert bad.cells == [(0, "Weight")]
+
+
+def replace_rows(block: Job, first: int, rows: int) -> Job:
+    return replace(block, first=first, rows=rows, parts=[], outside=[])
 
 
 async def test_bad_rows_or_a_failure_of_one_job_harm_no_other() -> None:

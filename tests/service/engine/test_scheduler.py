@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
@@ -228,6 +231,26 @@ async def test_a_deadline_or_a_client_that_leaves_ends_the_wait(
         await task
     assert job.over
     assert bench.admission.pending == 0
+
+
+@pytest.mark.parametrize("ends", [stays, leaves])
+async def test_a_watched_request_leaves_no_circle_for_the_garbage_collector(bench: Bench, ends: Receive) -> None:
+    async def receive() -> MutableMapping[str, Any]:
+        return await ends()
+
+    gone, job = weakref.ref(receive), job_of(deadline=bench.engine.clock() + 0.2)
+    gc.disable()
+    try:
+        await bench.submit(job, receive=receive)
+        await asyncio.gather(*bench.tasks, return_exceptions=True)
+        bench.tasks.clear()
+        bench.task_of.clear()
+        del receive
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_job_that_nobody_waits_for_is_dropped_and_its_client_no_longer_watched(bench: Bench) -> None:
