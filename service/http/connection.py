@@ -77,6 +77,8 @@ class Connection(HttpToolsProtocol):
         self._pending_bytes = 0  # that were neither body nor the end of a head, since the last that were
         self._late: asyncio.TimerHandle | None = None  # while a request arrives that nobody reads
         self._sending: asyncio.TimerHandle | None = None  # while the client takes its answer
+        self._begun: RequestResponseCycle | None = None  # of which something was sent
+        self._head = b""  # of the answer, until more of it comes
         self._left = math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -101,6 +103,8 @@ class Connection(HttpToolsProtocol):
             self._running.disconnected = True
             self._running.message_event.set()
         super().connection_lost(exc)
+        # An answer has its connection for a transport. Without this circle no collection of garbage is needed.
+        self.cycle = self._running = self._begun = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         """Parses what has arrived, within the limits."""
@@ -164,9 +168,17 @@ class Connection(HttpToolsProtocol):
     # The answer has the connection for its transport, and calls these.
 
     def write(self, data: bytes) -> None:
-        """Sends a part of an answer."""
-        if not self._deaf:
-            self.transport.write(data)
+        """Sends a part of an answer; its head goes with what follows, in one system call, or a moment later."""
+        if self._begun is not self._running:
+            self._begun, self._head = self._running, data
+            self.loop.call_soon(self._send_head)
+        elif not self._deaf:
+            head, self._head = self._head, b""
+            self.transport.write(head + data if head else data)
+
+    def _send_head(self) -> None:
+        if self._head:
+            self.write(b"")
 
     def is_closing(self) -> bool:
         """Returns whether nothing more is sent."""
@@ -177,6 +189,7 @@ class Connection(HttpToolsProtocol):
 
         To close while a client sends would reset the connection, and the answer would be lost.
         """
+        self._send_head()
         self.pipeline.clear()
         if self._whole:
             self._close()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from murho.service.http.connection import Connection
 from tests.service.support import ROW
 from tests.service.wire import GET, HOST, Served, Wire, served, wait_until
 
@@ -88,6 +91,44 @@ def test_the_target_may_name_the_host_once_more(service: Served) -> None:
 def test_an_answer_without_a_body_is_sent_before_its_connection_closes(wire: Wire) -> None:
     wire.send(b"HEAD /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
     assert wire.end().startswith(b"HTTP/1.1 200")
+
+
+def test_head_and_body_of_an_answer_leave_in_one_piece(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[bytes] = []
+
+    class Noting:
+        def __init__(self, transport: Any) -> None:
+            self.transport = transport
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.transport, name)
+
+        def write(self, data: bytes) -> None:
+            pieces.append(data)
+            self.transport.write(data)
+
+    made = Connection.connection_made
+    monkeypatch.setattr(Connection, "connection_made", lambda self, transport: made(self, Noting(transport)))
+    assert service.ask(GET).status == 200
+    assert len(pieces) == 1
+
+
+def test_a_closed_connection_leaves_no_circle_for_the_garbage_collector(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connections() -> int:
+        return sum(type(each) is Connection for each in gc.get_objects())
+
+    gc.collect()
+    monkeypatch.setattr(gc, "collect", lambda *_: 0)  # an idle service does it
+    gc.disable()
+    try:
+        before = connections()
+        for _ in range(3):
+            service.ask(GET)
+        wait_until(lambda: connections() <= before)
+    finally:
+        gc.enable()
 
 
 def test_a_body_that_breaks_off_in_nonsense_is_answered_once(wire: Wire) -> None:
