@@ -64,6 +64,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FIRST_PAUSE, LAST_PAUSE = 0.5, 30.0
 """Seconds from a process's death to its replacement; doubled while they die young."""
 YOUNG_SECONDS = 30.0
+COLLECTIONS_BEFORE_FULL = 1000
+"""Collections of the middle generation of garbage before one of all."""
 
 
 def front_ends_of(settings: Settings) -> int:
@@ -261,3 +263,6 @@ def _share_code(device: str) -> None:
             thread.join(1.0)
     gc.collect()
     gc.freeze()
+    # A full collection holds up a front end with many connections for 0.1 s, and finds nothing: what requests and
+    # connections leave behind has no circles.
+    gc.set_threshold(*gc.get_threshold()[:2], COLLECTIONS_BEFORE_FULL)

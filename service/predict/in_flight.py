@@ -110,6 +110,7 @@ class InFlight:
             share.resize(0)
         if self._leaving is not None:
             self._leaving.cancel()
+            self._leaving = None  # its error has a traceback, which has this object
         if isinstance(error, MurhoError):
             seconds = self.parts.engine.clock() - self._begin
             self.counted.count_failure(seconds)
