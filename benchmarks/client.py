@@ -24,7 +24,7 @@ from murho_client import Client
 from pyarrow import csv
 
 from benchmarks.processes import ProcessError
-from benchmarks.requests import bodies_of, records, schema_of
+from benchmarks.requests import DISTINCT, bodies_of, records, schema_of
 from benchmarks.results import ROOT, Report, add_counts, command, table
 from benchmarks.servers import murho, running
 from murho.model.checkpoint.checkpoint import DEFAULT_ROOT
@@ -93,7 +93,10 @@ def run(options: argparse.Namespace) -> Report:
     """Measures and prints."""
     schema, files = schema_of(DirectoryStore(options.checkpoints).find(options.model)), []
     path, words = murho(options.checkpoints.resolve(), options.model)
-    with tempfile.TemporaryDirectory() as name, running(path, words, bodies_of(schema, 1, SAMPLES)) as server:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        running(path, words, bodies_of(records(schema, DISTINCT), 1, SAMPLES)) as server,
+    ):
         url = f"http://127.0.0.1:{server.port}"
         calls = small_call(url, options.model, records(schema, 1), options.rounds)
         imported = statistics.median(float(_python(IMPORT)) for _ in range(min(options.rounds, 11)))

@@ -1,7 +1,8 @@
-"""Requests for a service: random rows within the training range, as plain values and as bytes."""
+"""Requests for a service: rows of a table, or random ones within the training range, as plain values and as bytes."""
 
 from __future__ import annotations
 
+import csv
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DISTINCT = 64
 
 
 def schema_of(version: Path) -> Schema:
@@ -42,15 +44,27 @@ def records(schema: Schema, count: int, seed: int = 0) -> dict[str, list[Any]]:
     return columns
 
 
+def table_records(schema: Schema, path: Path) -> dict[str, list[Any]]:
+    """The complete rows of a CSV file with numbers, texts and dates, as columns of plain values."""
+    with path.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if all(row.values())]
+    numeric = {feature.name for feature in schema.features if feature.kind is FeatureKind.NUMERIC}
+    return {
+        feature.name: [float(row[feature.name]) if feature.name in numeric else row[feature.name] for row in rows]
+        for feature in schema.features
+    }
+
+
 def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Columns as records."""
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 
-def bodies_of(schema: Schema, rows: int, samples: int, distinct: int = 64) -> list[bytes]:
-    """Different JSON requests with so many rows each."""
-    known = rows_of(records(schema, rows + distinct))
-    return [orjson.dumps({"inputs": known[at : at + rows], "samples": samples}) for at in range(distinct)]
+def bodies_of(columns: Mapping[str, Sequence[Any]], rows: int, samples: int) -> list[bytes]:
+    """`DISTINCT` different JSON requests with so many rows of some columns each."""
+    known = rows_of(columns)
+    known *= -(-(rows + DISTINCT) // len(known))
+    return [orjson.dumps({"inputs": known[at : at + rows], "samples": samples}) for at in range(DISTINCT)]
 
 
 def oip_body(schema: Schema, row: Mapping[str, Any]) -> bytes:

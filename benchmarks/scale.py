@@ -30,7 +30,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from benchmarks.processes import murho_command
-from benchmarks.requests import bodies_of, records, schema_of
+from benchmarks.requests import DISTINCT, bodies_of, records, schema_of
 from benchmarks.results import Report, add_counts, command, table
 from benchmarks.servers import murho, running
 from benchmarks.service import SAMPLES, demo, measure_rate
@@ -231,17 +231,17 @@ def measure(options: argparse.Namespace, directory: Path) -> Report:
         rounds = [measure_rate(server, connections, options.seconds, **more) for _ in range(options.rounds)]
         return {name: statistics.median(each[name] for each in rounds) for name in ("rate", "p50", "p99")}
 
-    with running(*murho(root, options.model), bodies_of(schema, 1, SAMPLES)) as server:
+    with running(*murho(root, options.model), bodies_of(records(schema, DISTINCT), 1, SAMPLES)) as server:
         found |= {"ready": server.ready, "memory": float(server.memory())}
         for connections in CONNECTIONS:
             found["rates"][str(connections)] = rate(connections)["rate"]
         found |= rate(64, rate=HALF * found["rates"]["32"])
         for rows in (10, 100):
-            server.bodies = bodies_of(schema, rows, SAMPLES, 16)
+            server.bodies = bodies_of(records(schema, rows + DISTINCT), rows, SAMPLES)
             found["row_rates"][str(rows)] = rate(32)["rate"]
     for number in range(COPIES):
         shutil.copytree(version, root / f"{options.model}{number}" / version.name)
-    with running(*murho(root, options.model), bodies_of(schema, 1, SAMPLES)) as server:
+    with running(*murho(root, options.model), bodies_of(records(schema, DISTINCT), 1, SAMPLES)) as server:
         found["model_memory"] = (server.memory() - found["memory"]) / COPIES
     made, taken = pa.table(records(schema, OFFLINE_ROWS)), []
     for count in (1_000, OFFLINE_ROWS):

@@ -11,7 +11,9 @@ medians of the rounds are shown. Measured are
 - ``ends``: a killed front end, and SIGTERM, under load: requests without an answer;
 - ``memory``: of two front ends beside one, with ten models.
 
-Without ``--checkpoints``, the demo (``examples/cars.csv``) is trained first.
+Without ``--checkpoints``, the demo (``examples/cars.csv``) is trained first, and requests are rows of its table. With
+them, requests are random rows within the range of each column; most of these are unlike the training rows, and go
+through the network twice.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.peers import Peer
 from benchmarks.processes import ProcessError, SystemProcess, add_cache, train
-from benchmarks.requests import bodies_of, oip_body, records, rows_of, schema_of
+from benchmarks.requests import bodies_of, oip_body, records, rows_of, schema_of, table_records
 from benchmarks.results import ROOT, Report, add_counts, add_names, command, numbers, ratio, table
 from benchmarks.servers import PEERS, Server, murho, peer, running
 from murho.model.checkpoint.stores import DirectoryStore
@@ -53,14 +55,15 @@ PROBE_EVERY, WAIT_FOR_RECOVERY, RECOVERED = 0.05, 60.0, 5.0
 """The service has recovered when a request takes less than so many times what it took before."""
 MODELS = 10
 ROUTE = "FastAPI route"
+DEMO = ROOT / "examples" / "cars.csv"
+ROWS = 256
 
 
 def demo(checkpoints: Path | None, model: str, directory: Path) -> Path:
     """A directory with the demo alone: a copy, or trained now; returns it."""
     root = directory / "checkpoints"
     if checkpoints is None:
-        cars = ROOT / "examples" / "cars.csv"
-        train(cars, "Miles_per_Gallon", root, model, "--config", str(cars.with_suffix(".toml")))
+        train(DEMO, "Miles_per_Gallon", root, model, "--config", str(DEMO.with_suffix(".toml")))
     else:
         version = DirectoryStore(checkpoints).find(model)
         shutil.copytree(version, root / model / version.name)
@@ -80,6 +83,7 @@ class Bench:
         servers: Title → server, all held.
         root: Directory of the checkpoints.
         version: Directory of the demo's version.
+        columns: Rows that are asked.
         offline: `Posterior.predict` alone, in a process of its own.
         found: What was measured.
     """
@@ -89,11 +93,13 @@ class Bench:
         self.root = demo(options.checkpoints, options.model, directory)
         self.version = DirectoryStore(self.root).find(options.model)
         self.schema = schema_of(self.version)
-        plain = bodies_of(self.schema, 1, SAMPLES)
+        own = options.checkpoints is None
+        self.columns = table_records(self.schema, DEMO) if own else records(self.schema, ROWS)
+        plain = bodies_of(self.columns, 1, SAMPLES)
         self.servers: dict[str, Server] = {}
         for workers in options.workers:
             self._start(ours(workers), *murho(self.root, options.model, workers), plain)
-        tensors = [oip_body(self.schema, row) for row in rows_of(records(self.schema, len(plain)))]
+        tensors = [oip_body(self.schema, row) for row in rows_of(self.columns)[: len(plain)]]
         for name in options.systems if "rates" in options.measures else ():
             for workers in options.workers:
                 try:
@@ -136,7 +142,7 @@ class Bench:
 
     def latency(self) -> None:
         """One connection, beside the engine and the route; and half the load."""
-        columns = {name: values[:1] for name, values in records(self.schema, 1).items()}
+        columns = {name: values[:1] for name, values in self.columns.items()}
         rounds, half = [], []
         for _ in range(self.options.rounds):
             engine = self.offline.ask((str(self.version), columns, SAMPLES, self.options.seconds / 2.0))
@@ -164,7 +170,7 @@ class Bench:
     def overload(self) -> None:
         """Three times what the service can do, in requests of many rows."""
         server, seconds = self.first, self.options.overload_seconds
-        small, server.bodies = server.bodies, bodies_of(self.schema, self.options.overload_rows, SAMPLES)
+        small, server.bodies = server.bodies, bodies_of(self.columns, self.options.overload_rows, SAMPLES)
         with server.turn():
             server.load(connections=CONNECTIONS, seconds=WARM_UP)
             capacity = server.load(connections=CONNECTIONS, seconds=5.0)["rate"]
@@ -320,7 +326,7 @@ def claims_of(found: Report) -> list[list[str]]:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    parser.add_argument("--checkpoints", type=Path, metavar="DIR", help="with the demo (default: it is trained)")
+    parser.add_argument("--checkpoints", type=Path, metavar="DIR", help="with the model (default: the demo, trained)")
     parser.add_argument("--model", default="cars", help="name of the checkpoint (default cars)")
     add_names(parser, systems=PEERS, measures=MEASURES)
     parser.add_argument("--workers", type=numbers, default=[1, 2], metavar="N,…", help="of every server (default 1,2)")

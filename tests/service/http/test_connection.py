@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -108,7 +108,9 @@ def test_head_and_body_of_an_answer_leave_in_one_piece(service: Served, monkeypa
             self.transport.write(data)
 
     made = Connection.connection_made
-    monkeypatch.setattr(Connection, "connection_made", lambda self, transport: made(self, Noting(transport)))
+    monkeypatch.setattr(
+        Connection, "connection_made", lambda self, transport: made(self, cast("Any", Noting(transport)))
+    )
     assert service.ask(GET).status == 200
     assert len(pieces) == 1
 
