@@ -20,8 +20,7 @@ from benchmarks.scores import class_report
 from murho.model.bbb.free_energy import GradientStep, kl_weights
 from murho.model.bbb.likelihood import Categorical
 from murho.model.bbb.network import Architecture, BayesianNetwork, inverse_softplus
-from murho.model.bbb.optimisers import Adam
-from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.bbb.optimisers import FitState
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
@@ -190,7 +189,7 @@ def fit_bayes(recipe: Recipe, images: Images, initial: BayesianNetwork | None = 
     if initial is not None:
         network.load_state_dict(initial.state_dict())
     step = GradientStep(network, Categorical(CLASSES), recipe.prior, total_rows=len(inputs))
-    optimisers = (Adam([network.mu], 1.0), Adam([network.rho], 1.0))
+    optimisers = (FitState([network.mu]), FitState([network.rho]))
     minibatches = math.ceil(len(inputs) / recipe.batch_size)
     shares, total = kl_weights(recipe.kl_weights, minibatches), recipe.epochs * minibatches
     for epoch in range(recipe.epochs):
@@ -207,8 +206,7 @@ def fit_bayes(recipe: Recipe, images: Images, initial: BayesianNetwork | None = 
                 generator=generator,
             )
             for optimiser, factor in zip(optimisers, (1.0, 5.0), strict=True):
-                optimiser.learning_rate = rate * factor
-                optimiser.step()
+                optimiser.step(rate * factor)
         print(f"epoch {epoch + 1} of {recipe.epochs}", end="\r", file=sys.stderr, flush=True)
     return network
 
@@ -350,7 +348,7 @@ def write_images(
         [HeldOut(part, None) for part in np.array_split(np.arange(len(validation)), 5)],
         calibrating=range(5),
     )
-    return write_checkpoint(root, name, replace(spec, calibration=judged.conformal, metrics=judged.metrics), tensors)
+    return Posterior(replace(spec, calibration=judged.conformal, metrics=judged.metrics), tensors).save(root, name)
 
 
 def _pixels() -> list[str]:

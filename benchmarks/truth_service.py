@@ -23,7 +23,6 @@ from benchmarks.live import WAYS, Asked
 from benchmarks.servers import running
 from benchmarks.truth_answers import Case, Measure
 from benchmarks.truth_tables import Known, Rows, known_table
-from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import at_most_threads
 from murho.model.training.candidates import Reporter
@@ -73,7 +72,7 @@ def _service_measures(known: Known, trained: Trained) -> dict[str, dict[str, Mea
     found: dict[str, dict[str, Measure]] = {}
     with TemporaryDirectory() as folder:
         checkpoints, store = Path(folder) / "checkpoints", Path(folder) / "murho.db"
-        write_checkpoint(checkpoints, "known", trained.posterior.spec, trained.posterior.tensors)
+        trained.posterior.save(checkpoints, "known")
         config = Path(folder) / "murho.toml"
         config.write_text(f'store = "{store}"\n')
         words = [sys.executable, "-m", "murho", "serve", "--checkpoints", str(checkpoints), "--config", str(config)]

@@ -14,11 +14,12 @@ import hashlib
 import math
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import llvmlite.binding
 import numba
@@ -26,9 +27,6 @@ import numpy as np
 import torch
 from numba.core import types
 from numba.extending import intrinsic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 

@@ -14,11 +14,8 @@ A message tells people what is wrong, where, and what to do.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 
 def listed(names: Sequence[object], most: int = 10) -> str:

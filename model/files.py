@@ -10,14 +10,12 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
 
 import orjson
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 JSON: TypeAlias = dict[str, Any]
 """A JSON object as Python data."""

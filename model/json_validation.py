@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from operator import methodcaller
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetPydanticSchema, TypeAdapter, ValidationError
@@ -19,9 +20,6 @@ from pydantic_core import core_schema
 
 from murho.model.arrays import Doubles, Ints
 from murho.model.errors import CheckpointError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 class MisfitError(CheckpointError, ValueError):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import make_options
 from murho.model.training.train import train
@@ -67,7 +66,7 @@ def _table(rows: int = 400) -> pa.Table:
 
 def _make(root: Path) -> None:
     trained = train(_table(), "rent", make_options(OPTIONS), reporter=Reporter())
-    write_checkpoint(root, "rents", trained.spec, trained.posterior.tensors)
+    trained.posterior.save(root, "rents")
 
 
 if __name__ == "__main__":

@@ -17,62 +17,24 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 
 from murho.model.bbb.free_energy import kl_weights, require_finite
-from murho.model.bbb.optimisers import Schedule
+from murho.model.bbb.likelihood import Likelihood
+from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.bbb.priors import Prior
 from murho.model.bbb.rows import Rows, mixture_nll
-from murho.model.bbb.steps import PlainSteps, StepOptions, steps_of
+from murho.model.bbb.schedule import FitOptions, Schedule
+from murho.model.bbb.steps import PlainSteps, steps_of
 from murho.model.runtime import interrupts_held_back
 from murho.model.seeds import seed_for
-
-if TYPE_CHECKING:
-    from murho.model.bbb.likelihood import Likelihood
-    from murho.model.bbb.network import Architecture, BayesianNetwork
-    from murho.model.bbb.priors import Prior
 
 
 def default_batch_size(rows: int) -> int:
     """Rows in a minibatch where the user gives no size: an eighth of the training rows, from 32 to 512."""
     return min(512, max(32, rows // 8))
-
-
-@dataclass(frozen=True, slots=True)
-class FitOptions:
-    """How a network is fitted; `model.training.options` has validated every value.
-
-    Attributes:
-        kl_weights: ``uniform`` or ``geometric``.
-        draws_per_step: Draws per row in each step.
-        learning_rate: First learning rate.
-        batch_size: Most rows in a minibatch.
-        epochs: Most epochs to run.
-        patience: Validations without improvement before the fit stops. None: validation decides nothing, all epochs are
-            run and the last average is kept.
-        warm_up_steps: Steps over which the KL's factor rises to ``temperature``. Over a fit with some, noisy rows have
-            at first the same effect on their means as other rows (beta of `Likelihood.evened`). 0: the fit goes on
-            from parameters that have been learned.
-        temperature: The KL's factor at the end; 1 is the exact free energy. None: the factor rises over the whole fit,
-            by the same ratio in each step. Parameters at any factor may then be the best, and the fit runs to its end.
-        seed: Seed of minibatches and draws.
-        budget: Most work, in reference seconds (`model.bbb.fit`), or None. If the steps are too many, the schedule
-            speeds up, so that the fit still ends with a small learning rate and the full weight of the KL.
-        budget_by_clock: Whether ``budget`` is in seconds of the clock instead; the fit then depends on the machine.
-    """
-
-    kl_weights: str = "uniform"
-    draws_per_step: int = 1
-    learning_rate: float = 1e-2
-    batch_size: int = 64
-    epochs: int = 1000
-    patience: int | None = 30
-    warm_up_steps: int = 300
-    temperature: float | None = 1.0
-    seed: int = 0
-    budget: float | None = None
-    budget_by_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +147,12 @@ def fit(
             prior,
             training,
             seen,
-            learning_rate=options.learning_rate,
             draws=options.draws_per_step,
             minibatches=minibatches,
             seed=seed_for(seed, "steps"),
         )
     )
-    averaged = steps.averaged
+    state = steps.state
     schedule = Schedule(options, options.epochs * minibatches)
     # Validations take about a fifth of the time: a step costs about as much as three forward passes.
     passes = len(validation) * VALIDATION_DRAWS / (3 * options.batch_size * options.draws_per_step)
@@ -202,13 +163,11 @@ def fit(
 
     began, work, stopped, history = time.monotonic(), 0.0, "epochs", list[Epoch]()
     best, best_epoch, temperature, waited, measured = math.inf, 0, schedule.temperature, 0, math.nan
+    kept = state.average
     kl = _kl(network, prior, seed) / seen.longest
     try:
         for number in range(1, options.epochs + 1):
-            of_steps = []
-            for share in shares:
-                of_steps.append(StepOptions(share, schedule.temperature, schedule.beta, schedule.learning_rate))
-                schedule.step()
+            of_steps = [schedule.step(share) for share in shares]
             # A minibatch at a time: all rows, once for each member, would take M times the memory of the table.
             nll = steps.take(seen.shuffled(order).tensor_split(minibatches, dim=1), of_steps, number) / minibatches
             work += work_of_epoch
@@ -218,15 +177,15 @@ def fit(
             last = schedule.done or out_of_budget
             if number % epochs_between == 0 or last:
                 work += work_of_validation
-                current = averaged.load(averaged.average)
+                current = state.load(state.average)
                 of_validation = seed_for(seed, "validation")
                 measured = mixture_nll(network, likelihood, validation, VALIDATION_DRAWS, of_validation, steps.outputs)
                 kl = _kl(network, prior, seed) / seen.longest
                 require_finite(network, likelihood, number, {"the validation": torch.tensor(measured)})
-                averaged.load(current)
+                state.load(current)
                 # Before the KL has its full weight, the parameters are not those of the posterior.
                 if options.patience is None or (schedule.warm and measured < best - 1e-4):
-                    averaged.keep()
+                    kept = [each.clone() for each in state.average]
                     best, best_epoch, temperature, waited = measured, number, schedule.temperature, 0
                 elif schedule.warm and options.temperature is not None:
                     waited += 1
@@ -246,9 +205,8 @@ def fit(
         stopped = "interrupted"
     with interrupts_held_back() as held_back:
         if not best_epoch:  # stopped before the first validation that counts: keep the average so far
-            averaged.keep()
             best_epoch, temperature = len(history), schedule.temperature
-        averaged.load(averaged.best)
+        state.load(kept)
         network, likelihood = network.cpu(), likelihood.cpu()
     if held_back.came:
         stopped = "interrupted"

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from murho.model.bbb.likelihood import Likelihood
 from murho.model.bbb.network import BayesianNetwork, learned_tensors
+from murho.model.bbb.priors import Prior
 from murho.model.errors import FitError
-
-if TYPE_CHECKING:
-    from murho.model.bbb.likelihood import Likelihood
-    from murho.model.bbb.priors import Prior
 
 
 def kl_weights(kind: str, minibatches: int) -> list[float]:

@@ -11,17 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
-from murho.model.bbb.network import inverse_softplus
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from murho.model.bbb.network import BayesianNetwork
-    from murho.model.bbb.rows import Rows
+from murho.model.bbb.network import BayesianNetwork, inverse_softplus
+from murho.model.bbb.rows import Rows
 
 MOST_ITERATIONS, TOLERANCE = 100, 1e-6
 LEAST_VARIANCE = 1e-12

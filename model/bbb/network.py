@@ -14,9 +14,10 @@ their member does not read, and those that a pruning has removed. No draw has th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -26,9 +27,6 @@ from torch.nn import functional
 
 from murho.model.json_validation import Count, MisfitError, Stored, one_of
 from murho.model.tables.splits import folds_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 
 def inverse_softplus(values: Tensor) -> Tensor:

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -34,11 +35,6 @@ from murho.model.distributions.mixtures import LOG_SQRT_2PI, Mixture, WideRule, 
 from murho.model.distributions.predictive import Predictive, split
 from murho.model.distributions.transforms import Limits, Logarithm, Standardisation
 from murho.model.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 
 class GaussianMixtureLikelihood(NumericLikelihood):

@@ -8,22 +8,18 @@ that of all members (`ensemble_score`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from murho.model.bbb.likelihood import Likelihood
+from murho.model.bbb.network import BayesianNetwork
 from murho.model.tables.splits import folds_of, partition_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from murho.model.bbb.likelihood import Likelihood
-    from murho.model.bbb.network import BayesianNetwork
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,50 +7,60 @@ extra ``murho[compiled]`` and a CPU; counts, scale-mixture priors and pruned net
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from murho.model.bbb.free_energy import GradientStep
+from murho.model.bbb.likelihood import Likelihood
 from murho.model.bbb.network import ACTIVATIONS, BayesianNetwork
 from murho.model.bbb.numbers import FixedNoise, HomoscedasticNoise
-from murho.model.bbb.optimisers import AVERAGING, Adam, ParameterAverage
+from murho.model.bbb.optimisers import AVERAGING, FitState
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
+from murho.model.bbb.rows import Rows, SeenRows
+from murho.model.bbb.schedule import StepOptions
 from murho.model.runtime import in_parts, interrupts_held_back, load_compiled, threads_for
 from murho.model.seeds import seed_for
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-    from torch import Tensor
+class PlainSteps:
+    """The steps in PyTorch, by automatic differentiation."""
 
-    from murho.model.bbb.likelihood import Likelihood
-    from murho.model.bbb.rows import Rows, SeenRows
+    def __init__(
+        self,
+        network: BayesianNetwork,
+        likelihood: Likelihood,
+        prior: Prior,
+        training: Rows,
+        seen: SeenRows,
+        *,
+        draws: int,
+        minibatches: int,
+        seed: int,
+    ) -> None:
+        """Prepare the steps; parameters are changed in place.
 
-
-class StepOptions(NamedTuple):
-    """What differs from step to step.
-
-    Attributes:
-        kl_weight: Share of the KL in the minibatch; the shares of an epoch sum to 1.
-        temperature: Factor of the KL.
-        beta: Exponent of `model.bbb.likelihood.Likelihood.evened`.
-        learning_rate: Learning rate.
-    """
-
-    kl_weight: float
-    temperature: float
-    beta: float
-    learning_rate: float
-
-
-class Steps(Protocol):
-    """Takes the optimiser steps of a fit."""
-
-    averaged: ParameterAverage
+        Args:
+            network: The network.
+            likelihood: Its observation model.
+            prior: Prior of all weights.
+            training: Rows, on the device of the network.
+            seen: Which of these each member sees.
+            draws: Draws per row.
+            minibatches: T.
+            seed: Seed of the draws.
+        """
+        self.network, self.likelihood, self.training, self.minibatches = network, likelihood, training, minibatches
+        self.state = FitState([*network.parameters(), *likelihood.parameters()])
+        self.step = GradientStep(
+            network, likelihood, prior, total_rows=seen.longest, draws=draws, kl_ratios=seen.uneven
+        )
+        self.seed, self.generator = seed, torch.Generator(training.features.device).manual_seed(seed)
 
     def take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
         """Take one step for each of T minibatches.
@@ -66,61 +76,6 @@ class Steps(Protocol):
         Raises:
             FitError: The loss or a gradient is not finite.
         """
-        ...
-
-    def outputs(self, rows: Tensor, generator: torch.Generator, draws: int) -> Tensor:
-        """Outputs of the present network, each row under its own draws.
-
-        Args:
-            rows: Encoded rows, ``[M, B, D]``.
-            generator: Source of the draws.
-            draws: Draws per row, S.
-
-        Returns:
-            ``[M, S * B, P]``, draw-major.
-        """
-        ...
-
-
-class PlainSteps:
-    """The steps in PyTorch, by automatic differentiation."""
-
-    def __init__(
-        self,
-        network: BayesianNetwork,
-        likelihood: Likelihood,
-        prior: Prior,
-        training: Rows,
-        seen: SeenRows,
-        *,
-        learning_rate: float,
-        draws: int,
-        minibatches: int,
-        seed: int,
-    ) -> None:
-        """Prepare the steps; parameters are changed in place.
-
-        Args:
-            network: The network.
-            likelihood: Its observation model.
-            prior: Prior of all weights.
-            training: Rows, on the device of the network.
-            seen: Which of these each member sees.
-            learning_rate: First learning rate.
-            draws: Draws per row.
-            minibatches: T.
-            seed: Seed of the draws.
-        """
-        self.network, self.likelihood, self.training, self.minibatches = network, likelihood, training, minibatches
-        parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
-        self.optimiser, self.averaged = Adam(parameters, learning_rate), ParameterAverage(parameters)
-        self.step = GradientStep(
-            network, likelihood, prior, total_rows=seen.longest, draws=draws, kl_ratios=seen.uneven
-        )
-        self.seed, self.generator = seed, torch.Generator(training.features.device).manual_seed(seed)
-
-    def take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
-        """See `Steps.take`."""
         total = torch.zeros((), device=self.training.features.device)
         with threads_for(self.network.mu.numel() * minibatches[0].shape[1]):
             for rows, step in zip(minibatches, options, strict=True):
@@ -138,14 +93,21 @@ class PlainSteps:
                     generator=self.generator,
                 )
                 self.step.clip(energy, features, targets, epoch)
-                self.optimiser.learning_rate = step.learning_rate
-                self.optimiser.step()
-                self.averaged.step()
+                self.state.step(step.learning_rate)
                 total += energy.negative_log_likelihood
         return float(total)
 
     def outputs(self, rows: Tensor, generator: torch.Generator, draws: int) -> Tensor:
-        """See `Steps.outputs`."""
+        """Outputs of the present network, each row under its own draws.
+
+        Args:
+            rows: Encoded rows, ``[M, B, D]``.
+            generator: Source of the draws.
+            draws: Draws per row, S.
+
+        Returns:
+            ``[M, S * B, P]``, draw-major.
+        """
         outputs: Tensor = self.network(rows, generator, draws)
         return outputs
 
@@ -177,7 +139,7 @@ def kernels() -> Kernels | None:
     return load_compiled(load)
 
 
-def steps_of(plain: PlainSteps) -> Steps:
+def steps_of(plain: PlainSteps) -> PlainSteps | CompiledSteps:
     """The compiled form of steps, where there is one for the model and the device; else the plain ones."""
     weights = plain.network.mu
     fitting = weights.device.type == "cpu" and plain.likelihood.kind in KINDS and plain.network.removed is None
@@ -193,13 +155,13 @@ class CompiledSteps:
 
     Attributes:
         plain: The plain steps, which say what is not finite.
-        averaged: See `Steps`.
+        state: That of the plain steps, which both change.
         keys: The keys of the members' normal numbers.
     """
 
     def __init__(self, plain: PlainSteps, loaded: Kernels) -> None:
         """Take the parameters, and the state of the optimiser and of the average, from the plain steps."""
-        self.plain, self.averaged, self._kernels = plain, plain.averaged, loaded
+        self.plain, self.state, self._kernels = plain, plain.state, loaded
         network, likelihood, training, step = plain.network, plain.likelihood, plain.training, plain.step
         architecture, (members, weights) = network.architecture, network.mu.shape
         self._scale, self._taken = plain.minibatches / step.total_rows, 0
@@ -209,9 +171,7 @@ class CompiledSteps:
         ends = np.flatnonzero(np.diff(network.groups.numpy(), append=-1)) + 1
         self._groups = np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1).astype(np.int64)
         # mu, rho, and the learned noise of all rows if there is one: each with its averages.
-        moments, average = plain.optimiser.moments, plain.averaged.average
-        parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
-        state = parameters, moments["exp_avg"], moments["exp_avg_sq"], average
+        state = plain.state.parameters, plain.state.first, plain.state.second, plain.state.average
         arrays = [tensor.detach().numpy() for tensors in state for tensor in tensors[:2]]
         self._states = [tuple(array[member] for array in arrays) for member in range(members)]
         self._learned = [tensors[2].detach().numpy()[:, 0] for tensors in state if len(tensors) > 2]
@@ -244,7 +204,7 @@ class CompiledSteps:
         self._rooms = threading.local()
 
     def take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
-        """See `Steps.take`."""
+        """See `PlainSteps.take`."""
         total = 0.0
         for start in range(0, len(options), AT_A_TIME):
             some = slice(start, start + AT_A_TIME)
@@ -310,7 +270,7 @@ class CompiledSteps:
         return -float(sums.sum() * len(sizes) / (members * draws * sum(sizes)))
 
     def outputs(self, rows: Tensor, generator: torch.Generator, draws: int) -> Tensor:
-        """See `Steps.outputs`."""
+        """See `PlainSteps.outputs`."""
         members, count, _ = rows.shape
         outputs = torch.empty(members, draws * count, self.plain.network.architecture.outputs)
         features, into, numbers = rows.numpy(), outputs.numpy(), np.arange(count)

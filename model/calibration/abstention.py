@@ -28,15 +28,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from murho.model.json_validation import Count, Counts, Matrix, MisfitError, Stored
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DOUBT = 0.05
 """Probability, over the draw of held-out rows that chose nothing, that the selective risk is above its limit."""

@@ -36,19 +36,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from murho.model.calibration.abstention import HeldOutClasses
 from murho.model.calibration.conformal import SPLIT, ConformalMap, Method
 from murho.model.errors import OptionError
 from murho.model.json_validation import Count, MisfitError, NotNegative, Share, Stored
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

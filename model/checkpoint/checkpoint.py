@@ -2,7 +2,7 @@
 
 A version is written to a temporary name, flushed to the disk, then renamed: a reader sees all of it or none of it.
 Every tensor that is read is checked against the shapes in ``model.json``; nothing is ever unpickled. Both files are
-covered by hashes, and a few answers are stored with them (`model.checkpoint.posterior.proof_of`).
+covered by hashes, and a few answers are stored with them (`model.checkpoint.proof`).
 
 The seal is the last field of ``model.json``, the SHA-256 of all others. It is computed from the parsed content in one
 canonical form, keys sorted and without spaces. So indentation and the order of keys may change; names and values may
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from murho.model.arrays import Doubles
     from murho.model.checkpoint.spec import ModelSpec
 
 DEFAULT_ROOT = Path("checkpoints")
@@ -158,6 +159,9 @@ def _directory_problem(path: Path) -> str | None:
 SEAL = "sha256_of_the_rest"
 """Key of the seal."""
 
+FILE_FIELDS = ("format", "name", "tensors", "proof", SEAL)
+"""Fields of ``model.json`` that describe the two files, not the model."""
+
 FORMAT = 1
 """Version of the layout of ``model.json``; a reader refuses a newer one."""
 
@@ -221,7 +225,7 @@ class StoredCheckpoint:
         version: Its version.
         spec: The specification in ``model.json``.
         tensors: Float32 tensors on the CPU, by name.
-        proof: The answers that the writer got, as JSON data (`model.checkpoint.posterior.check_proof`).
+        proof: The answers that the writer got, as JSON data (`model.checkpoint.proof`).
     """
 
     address: str
@@ -261,7 +265,7 @@ def read_version(read: Read, address: str, name: str, version: str) -> StoredChe
     path = f"{address}/{FACTS_FILE}"
     facts = read_facts(read(FACTS_FILE, MOST_FACTS_BYTES, 0), path)
     try:
-        spec = ModelSpec.from_json(facts)
+        spec = ModelSpec.from_json({name: value for name, value in facts.items() if name not in FILE_FIELDS})
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     recorded = facts.get("tensors")
@@ -394,6 +398,7 @@ def write_checkpoint(
     name: str,
     spec: ModelSpec,
     tensors: Mapping[str, Tensor],
+    proof: Mapping[str, Doubles],
     *,
     extras: Mapping[str, bytes] | None = None,
 ) -> Path:
@@ -402,8 +407,9 @@ def write_checkpoint(
     Args:
         root: Directory of checkpoints.
         name: Name of the checkpoint.
-        spec: The content of ``model.json`` except `model.checkpoint.spec.FILE_FIELDS`, which are added here.
+        spec: The content of ``model.json`` except `FILE_FIELDS`, which are added here.
         tensors: mu, rho and noise parameters by name, float32.
+        proof: What every reader must answer for typical rows (`model.checkpoint.proof`).
         extras: Further files by path, such as those of a report. No reader of checkpoints needs them; where they can't
             be written, the checkpoint is written without.
 
@@ -411,18 +417,13 @@ def write_checkpoint(
         The directory ``root/name/version``; the version is one above the highest existing one.
 
     Raises:
-        CheckpointError: The name is forbidden, the posterior gives no finite answer, or the disk is full or not
-            writable. Then nothing of the new version
-            is visible, and older ones are untouched.
+        CheckpointError: The name is forbidden, or the disk is full or not writable. Then nothing of the new version is
+            visible, and older ones are untouched.
     """
     import safetensors.torch
 
-    from murho.model.checkpoint.posterior import Posterior, proof_of
-
     validate_name(name)
-    on_cpu = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-    content: bytes = safetensors.torch.save(on_cpu)
-    proof = proof_of(Posterior(spec, on_cpu, engine="torch"))
+    content: bytes = safetensors.torch.save({key: tensor.contiguous() for key, tensor in tensors.items()})
     complete = {
         "format": FORMAT,
         "name": name,

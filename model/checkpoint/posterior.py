@@ -7,26 +7,43 @@ which limit memory and do not change answers.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, Self, cast
+from pathlib import Path
+from typing import Any, Generic, Self, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from murho.model.arrays import Doubles, Places
+from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
 from murho.model.bbb.network import load_tensors, noise_tensors
-from murho.model.checkpoint.checkpoint import FACTS_FILE, StoredCheckpoint, read_stored
+from murho.model.calibration.classes import Calibration
+from murho.model.checkpoint.checkpoint import FACTS_FILE, StoredCheckpoint, read_stored, write_checkpoint
+from murho.model.checkpoint.proof import PROOF_SAMPLES, check_proof, require_finite, typical_rows
+from murho.model.checkpoint.spec import ModelSpec
 from murho.model.distributions.classes import ClassPredictive, draws_with_mean
 from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError
 from murho.model.predictive.answer_cost import AnswerCost
 from murho.model.predictive.compiled_engine import select_engine
+from murho.model.predictive.draw_room import DrawRoom
 from murho.model.predictive.draws import BLOCK, DrawCache, Draws
 from murho.model.predictive.forward import NetworkOutputs, TorchEngine
-from murho.model.predictive.plans import KEPT_PLANS, AnyPlan, DrawnRows, Engine
+from murho.model.predictive.plans import (
+    KEPT_PLANS,
+    AnyPlan,
+    AnyTargetModel,
+    ClassTargetModel,
+    DrawnRows,
+    Engine,
+    TargetModel,
+)
 from murho.model.predictive.prediction import (
     Answer,
     AnyPrediction,
@@ -38,18 +55,7 @@ from murho.model.predictive.prediction import (
     rows_of,
 )
 from murho.model.runtime import threads_for
-from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, UnfamiliarValue, count_rows, select_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from murho.model.arrays import Array, Doubles, Places
-    from murho.model.calibration.classes import Calibration
-    from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.predictive.draw_room import DrawRoom
+from murho.model.tables.schema import Columns, UnfamiliarValue, count_rows, select_rows
 
 TILE_VALUES = 2**19
 """Outputs in a tile: 4 MiB of float64, and a few temporaries of the same size."""
@@ -102,7 +108,7 @@ class Posterior(Generic[Answer]):
         self.likelihood = spec.likelihood.make(spec.architecture.members)
         load_tensors(noise_tensors(self.likelihood), tensors)
         self.likelihood.requires_grad_(requires_grad=False).to(self.device)
-        self.target = spec.target_model(self.likelihood, self.device)
+        self.target = _target_model(spec, self.likelihood, self.device)
         training_range = torch.from_numpy(spec.encoder.training_range).to(self.device)
         self._network = NetworkOutputs(self.likelihood, self.target, training_range, not spec.encoder.textbook)
         self._reference = TorchEngine()
@@ -153,10 +159,39 @@ class Posterior(Generic[Answer]):
             engine=engine,
         )
         try:
-            check_proof(loaded, stored.proof)
+            check_proof(loaded.typical_answers(), stored.proof)
         except CheckpointError as error:
             raise CheckpointError(f"{stored.address}/{FACTS_FILE}: {error}") from error
         return loaded
+
+    def save(self, root: Path, name: str, *, extras: Mapping[str, bytes] | None = None) -> Path:
+        """Write the next version of a checkpoint, all of it or nothing, with the proof of PyTorch's engine.
+
+        See `model.checkpoint.checkpoint.write_checkpoint`.
+
+        Raises:
+            CheckpointError: The version could not be written, or no typical row gets a finite answer.
+        """
+        proof = type(self)(self.spec, self.tensors, engine="torch").typical_answers()
+        require_finite(proof)
+        return write_checkpoint(root, name, self.spec, self.tensors, proof, extras=extras)
+
+    def typical_answers(self) -> dict[str, Doubles]:
+        """Answers of `PROOF_SAMPLES` draws of the default seed for the B rows of `typical_rows`, by name.
+
+        Returns:
+            ``mean``, ``std`` ``[B]`` and ``percentiles`` ``[B, K]``, calibrated where the checkpoint is;
+            ``without_draws`` ``[B]``, the mean of the mu-only network. Of classes ``probabilities``, ``epistemic_std``
+            and ``without_draws``, the probabilities, ``[B, C]`` each.
+        """
+        columns = typical_rows(self.schema)
+        with np.errstate(all="ignore"):  # what overflows is found in the answers
+            drawn = self.predict(columns, PredictOptions(samples=PROOF_SAMPLES))
+            means = self.predict(columns, PredictOptions(samples=0))
+        classes = self.schema.target.classes
+        first, *others = ("mean", "std", "percentiles") if classes is None else ("probabilities", "epistemic_std")
+        answers = {name: getattr(drawn, name) for name in (first, *others)} | {"without_draws": getattr(means, first)}
+        return {name: np.ascontiguousarray(answer, dtype=np.float64) for name, answer in answers.items()}
 
     def described(self, spec: ModelSpec) -> Self:
         """The same posterior with another calibration and other facts; engine and draws are shared.
@@ -392,102 +427,17 @@ class Posterior(Generic[Answer]):
                 self.predict_encoded(rows, options)
 
 
-PROOF_SAMPLES = 17
-"""S: enough to take draws of every member, and made in a few milliseconds.
-
-It is prime, so that no percentile asked for is a multiple of 1/S: between two draws far apart, with little noise, the
-distribution function is flat at these levels, and any value there is a right answer.
-"""
-
-TOLERANCE = 1e-3
-"""Largest difference, relative to the larger of |value| and std.
-
-Answers promise 1e-4 between a GPU and a CPU. Damage worth the name is far larger.
-"""
-
-FRACTIONS = (0.25, 0.5, 0.75)
-"""Where the rows lie in the training range of every number."""
-
-
-def typical_rows(schema: Schema) -> dict[str, Array]:
-    """B canonical rows within the training range of every feature, ``[B]`` each, without a missing cell.
-
-    A feature of which no training row has a value is missing.
-    """
-    return {feature.name: _cells(feature) for feature in schema.features}
-
-
-def _cells(feature: Feature) -> Array:
-    if feature.kind is FeatureKind.CATEGORICAL:
-        known = feature.categories or (None,)
-        return np.array([known[row % len(known)] for row in range(len(FRACTIONS))], dtype=object)
-    if feature.minimum is None or feature.maximum is None:
-        return np.full(len(FRACTIONS), np.nan)
-    places = np.array(FRACTIONS)
-    values = (1.0 - places) * feature.minimum + places * feature.maximum
-    return np.round(values) if feature.kind is FeatureKind.BOOLEAN else values
-
-
-def proof_of(posterior: Posterior) -> dict[str, Doubles]:
-    """The proof of a checkpoint: the writer's answers for typical rows, by name, which every reader must get again.
-
-    Hashes tell whether a file was changed. The proof tells whether this code on this machine makes of the files what
-    the writer made of them: a scale of 1e300 under good hashes, or a processor that computes wrongly, gives other
-    answers.
-
-    Returns:
-        ``mean``, ``std`` ``[B]`` and ``percentiles`` ``[B, K]`` of `PROOF_SAMPLES` draws of the default seed,
-        calibrated where the checkpoint is; ``without_draws`` ``[B]``, the mean of the mu-only network. Of classes
-        ``probabilities``, ``epistemic_std`` and ``without_draws``, the probabilities, ``[B, C]`` each.
-
-    Raises:
-        CheckpointError: No typical row gets a finite answer.
-    """
-    answers = _answers(posterior)
-    finite = [np.isfinite(answer).reshape(len(FRACTIONS), -1).all(axis=1) for answer in answers.values()]
-    if not np.all(finite, axis=0).any():
-        raise CheckpointError("the answers for rows within the training range aren't finite; train again")
-    return answers
-
-
-def check_proof(posterior: Posterior, proof: object) -> None:
-    """Answer the rows again, and compare.
+def _target_model(spec: ModelSpec, likelihood: Likelihood, device: torch.device) -> AnyTargetModel:
+    """What maps the network's outputs to the distribution of the target.
 
     Args:
-        posterior: The posterior.
-        proof: What `proof_of` returned, as JSON data: null for what is not finite.
-
-    Raises:
-        CheckpointError: The proof is malformed, or an answer differs by more than `TOLERANCE`.
+        spec: The specification.
+        likelihood: The observation model with its parameters.
+        device: The device of the outputs.
     """
-    found = _answers(posterior)
-    try:
-        then = {name: np.array(proof[name], dtype=np.float64) for name in found}  # type: ignore[index]
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"proof: expected an object of numbers with {', '.join(found)} ({error})") from error
-    for name, answer in found.items():
-        if then[name].shape != answer.shape or not np.isfinite(then[name]).any():
-            raise CheckpointError(f"proof.{name}: expected numbers, {' x '.join(map(str, answer.shape))}")
-    unit = np.nan_to_num(then.get("std", np.ones(1)))
-    for name, now in found.items():
-        units = unit.reshape(-1, *[1] * (now.ndim - 1))
-        with np.errstate(all="ignore"):
-            same = np.abs(now - then[name]) <= TOLERANCE * np.maximum(np.abs(then[name]), units)
-        wrong = np.argwhere(~same & np.isfinite(then[name]))
-        if len(wrong):
-            where = tuple(wrong[0])
-            raise CheckpointError(
-                f"proof: {name} of row {where[0]} is {now[where]:.6g}, and was {then[name][where]:.6g} when the "
-                "checkpoint was written; restore the checkpoint or train again"
-            )
-
-
-def _answers(posterior: Posterior) -> dict[str, Doubles]:
-    columns = typical_rows(posterior.schema)
-    with np.errstate(all="ignore"):  # what overflows is found in the answers
-        drawn = posterior.predict(columns, PredictOptions(samples=PROOF_SAMPLES))
-        means = posterior.predict(columns, PredictOptions(samples=0))
-    classes = posterior.schema.target.classes
-    first, *others = ("mean", "std", "percentiles") if classes is None else ("probabilities", "epistemic_std")
-    answers = {name: getattr(drawn, name) for name in (first, *others)} | {"without_draws": getattr(means, first)}
-    return {name: np.ascontiguousarray(answer, dtype=np.float64) for name, answer in answers.items()}
+    shares = spec.likelihood.shares
+    if shares is not None:
+        classes = spec.schema.target.classes or ()
+        return ClassTargetModel(cast("ClassLikelihood", likelihood), classes, shares.tensor(device), shares.weight)
+    numeric = cast("NumericLikelihood", likelihood)
+    return TargetModel(numeric, spec.target, spec.likelihood.wide, spec.architecture.members)

@@ -7,30 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, Self, cast
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
 from pydantic import Field, TypeAdapter
+from torch import Tensor
 
-from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
+from murho.model.arrays import Doubles
+from murho.model.bbb.likelihood import Likelihood
 from murho.model.bbb.network import Architecture, noise_tensors
 from murho.model.bbb.priors import Prior, StoredPrior
 from murho.model.bbb.registry import KINDS, make_likelihood
 from murho.model.calibration.classes import Calibration, ClassCalibration
 from murho.model.calibration.totals import TotalsCalibration
-from murho.model.checkpoint.checkpoint import SEAL
 from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Standardisation
 from murho.model.encoding.encoder import Encoder, with_schema
 from murho.model.json_validation import Count, MisfitError, Positive, Share, Stored, one_of, read_as, read_strictly
-from murho.model.predictive.plans import AnyTargetModel, ClassTargetModel, TargetModel
 from murho.model.tables.schema import Name, Schema
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from murho.model.arrays import Doubles
 
 ROWS_OF_SHARES = 1.0
 """The shares weigh as much as this number of rows beside the N training rows: N rows can't tell a smaller probability
@@ -116,10 +111,6 @@ class LikelihoodSpec(Stored):
         )
 
 
-FILE_FIELDS = ("format", "name", "tensors", "proof", SEAL)
-"""Fields of ``model.json`` that describe the two files, not the model. The writer of a checkpoint adds them."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSpec(Stored):
     """The meaning and the origin of a checkpoint's parameters.
@@ -197,19 +188,6 @@ class ModelSpec(Stored):
         """Factor of the KL in training."""
         return float(self.training.get("temperature", 1.0))
 
-    def target_model(self, likelihood: Likelihood, device: torch.device) -> AnyTargetModel:
-        """What maps the network's outputs to the distribution of the target.
-
-        Args:
-            likelihood: The observation model with its parameters.
-            device: The device of the outputs.
-        """
-        if isinstance(likelihood, ClassLikelihood):
-            classes, shares = self.schema.target.classes or (), cast("ClassShares", self.likelihood.shares)
-            return ClassTargetModel(likelihood, classes, shares.tensor(device), shares.weight)
-        numeric = cast("NumericLikelihood", likelihood)
-        return TargetModel(numeric, self.target, self.likelihood.wide, self.architecture.members)
-
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every tensor of the checkpoint."""
         noise = noise_tensors(self.likelihood.make(self.architecture.members))
@@ -226,14 +204,13 @@ class ModelSpec(Stored):
 
     @classmethod
     def from_json(cls, data: object, where: str = "") -> Self:
-        """See `Stored.from_json`; `FILE_FIELDS` are ignored."""
+        """See `Stored.from_json`."""
         if isinstance(data, dict) and {"schema", "encoder"} <= set(data):
-            data = {name: value for name, value in data.items() if name not in FILE_FIELDS}
-            data["encoder"] = with_schema(data["encoder"], data["schema"])
+            data = data | {"encoder": with_schema(data["encoder"], data["schema"])}
         spec: Self = read_strictly(cls, data, where)
         return spec
 
     @staticmethod
     def json_schema() -> dict[str, Any]:
-        """The JSON Schema of ``model.json``, without its `FILE_FIELDS`."""
+        """The JSON Schema of ``model.json``, without the fields of `model.checkpoint.checkpoint.FILE_FIELDS`."""
         return TypeAdapter(ModelSpec).json_schema(mode="serialization")

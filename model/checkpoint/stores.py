@@ -1,13 +1,23 @@
-"""A place of checkpoints behind one interface, a directory or a URL, and the one function that decides between them."""
+"""A place of checkpoints behind one interface, a directory or a URL, and the one function that decides between them.
+
+In object storage versions are listed, read into memory, checked by hash, and published. Objects are called
+``NAME/VERSION/FILE``, as the files of a directory of checkpoints are; other objects are skipped, and so is what is
+hidden. ``model.json`` is the manifest of a version: it has the hash of the tensors, and one of itself. It is written
+last: a version is there with it, and not before. What does not fit its hashes is never used. Nothing is kept on a local
+disk: a version is read whenever it is loaded.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import shutil
+import tempfile
+import weakref
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,26 +25,26 @@ from urllib.request import url2pathname
 
 from murho.model.checkpoint.checkpoint import (
     FACTS_FILE,
+    NAME_PATTERN,
     TENSORS_FILE,
+    VERSION_PATTERN,
     CheckpointReference,
     StoredCheckpoint,
-    check_seal,
     check_writable,
     list_checkpoints,
     read_file,
+    read_stored,
     read_version,
     validate_name,
-    write_checkpoint,
 )
-from murho.model.errors import CheckpointError, OptionError
-from murho.model.files import MOST_FACTS_BYTES, parse_json
+from murho.model.checkpoint.object_storage import ObjectStorage, StoredObject
+from murho.model.errors import CheckpointError, OptionError, StorageError
+from murho.model.files import MOST_FACTS_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Mapping
 
-    from torch import Tensor
-
-    from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.checkpoint.posterior import Posterior
 
 # Two letters at least: the drive of a path on Windows has one. ``a::b://`` is how fsspec chains protocols.
 _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://", flags=re.IGNORECASE)
@@ -179,11 +189,9 @@ class CheckpointStore(ABC):
         """Check that a version can be written; raises `CheckpointError`."""
         check_writable(self.root, name)
 
-    def write(
-        self, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor], *, extras: Mapping[str, bytes] | None = None
-    ) -> WrittenVersion:
-        """Write the next version as `write_checkpoint` does, all of it or nothing; raises `CheckpointError`."""
-        return self.place_version(write_checkpoint(self.root, name, spec, tensors, extras=extras), name)
+    def write(self, name: str, posterior: Posterior, *, extras: Mapping[str, bytes] | None = None) -> WrittenVersion:
+        """Write the next version as `Posterior.save` does, all of it or nothing; raises `CheckpointError`."""
+        return self.place_version(posterior.save(self.root, name, extras=extras), name)
 
     @abstractmethod
     def place_version(self, made: Path, name: str) -> WrittenVersion:
@@ -247,6 +255,176 @@ class DirectoryStore(CheckpointStore):
         return WrittenVersion(self.place, str(made), name, made.name, str(page) if page.is_file() else None)
 
 
+CLAIM_FILE, PROBE_FILE = ".claim", ".probe"
+"""A claim takes a number while its files are written; it is written only where it is not there yet."""
+_FILE = r"[^./\\\0][^/\\\0]*"
+_PATH = re.compile(rf"({NAME_PATTERN.pattern})/({VERSION_PATTERN.pattern})/({_FILE}(?:/{_FILE})*)")
+
+
+class ObjectStore(CheckpointStore):
+    """Checkpoints below a URL."""
+
+    in_place = False
+
+    def __init__(self, url: str) -> None:
+        """Open a storage, such as ``s3://bucket/prefix``; nothing is asked of it yet.
+
+        Raises:
+            OptionError: The protocol is unknown or its library is not installed.
+        """
+        self.place, self.storage = url, ObjectStorage(url)
+        self._versions: dict[tuple[str, str], dict[str, StoredObject]] = {}
+        # A version is made here before it is published.
+        caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
+        self.root = Path(caches, "murho", "unpublished", hashlib.sha256(url.encode()).hexdigest()[:16])
+
+    def list(self) -> list[CheckpointReference]:
+        """List every version that is complete.
+
+        Raises:
+            CheckpointError: The storage can't be listed.
+        """
+        found: dict[tuple[str, str], dict[str, StoredObject]] = {}
+        for path, stored in self.storage.list().items():
+            if parts := _PATH.fullmatch(path):
+                found.setdefault((parts[1], parts[2]), {})[parts[3]] = stored
+        self._versions = {key: files for key, files in found.items() if FACTS_FILE in files}
+        keys = sorted(self._versions, key=lambda key: (key[0], int(key[1])))
+        return [CheckpointReference(*key, Path(*key)) for key in keys]
+
+    def stamp(self, reference: CheckpointReference) -> Hashable | None:
+        """What changes with any object of a version, as of the last listing; None for one that was not listed.
+
+        All objects count: one that was restored is reason to try a refused version again.
+        """
+        files = self._versions.get((reference.name, reference.version))
+        return None if files is None else tuple(sorted(files.items()))
+
+    def address(self, reference: CheckpointReference) -> str:
+        """The URL of a version."""
+        return self.storage.address(f"{reference.name}/{reference.version}")
+
+    def read(self, reference: CheckpointReference, file: str, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
+        """Read an object of a version, no more bytes than were listed."""
+        address, stored = f"{self.address(reference)}/{file}", self._files(reference).get(file)
+        if stored is None:
+            raise CheckpointError(f"{address}: the file is missing")
+        if not least <= stored.size <= most:
+            raise CheckpointError(f"{address}: it has {stored.size:,} bytes, and {least:,} to {most:,} are expected")
+        content = b"".join(self.storage.read(f"{reference.name}/{reference.version}/{file}", stored.size))
+        if len(content) != stored.size:
+            raise CheckpointError(f"{address} ended after {len(content):,} of {stored.size:,} bytes")
+        return content
+
+    def directory(self, reference: CheckpointReference) -> Path:
+        """A temporary directory with the files of a version, which is removed with this object.
+
+        Raises:
+            StorageError: The storage can't be reached, or the directory can't be written.
+            CheckpointError: A file is not as ``model.json`` says, or was cut; the message says which.
+        """
+        self.fetch(reference)
+        try:
+            temporary = tempfile.mkdtemp(prefix="murho-")
+            weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+            directory = Path(temporary, reference.name, reference.version)
+            for file, stored in self._files(reference).items():
+                (directory / file).parent.mkdir(parents=True, exist_ok=True)
+                with (directory / file).open("wb") as opened:
+                    opened.writelines(self.storage.read(f"{reference.name}/{reference.version}/{file}", stored.size))
+        except OSError as error:
+            raise StorageError(
+                f"{tempfile.gettempdir()} can't be written: {error.strerror or error}; TMPDIR names another directory"
+            ) from error
+        return directory
+
+    def check_writable(self, name: str) -> None:
+        """Check that objects can be written and listed, and the local directory in which a version is made first.
+
+        Raises:
+            CheckpointError: The name is forbidden, or one of both can't be written.
+        """
+        super().check_writable(name)
+        self.storage.write(f"{name}/{PROBE_FILE}", b"")
+        self.storage.remove(f"{name}/{PROBE_FILE}")
+        self.storage.list(name)
+
+    def place_version(self, made: Path, name: str) -> WrittenVersion:
+        """Publish a version that was written on this machine, where it is kept if that fails.
+
+        Raises:
+            CheckpointError: It could not be published; the message says where it is kept, and how to try again.
+        """
+        try:
+            written = self.publish(made, name)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}; nothing of the checkpoint is served from there. It is kept in {made}: "
+                f"`murho publish {made} {self.place}` tries again"
+            ) from error
+        shutil.rmtree(made, ignore_errors=True)
+        return written
+
+    def publish(self, directory: Path, name: str) -> WrittenVersion:
+        """Put a version from disk into the storage as the next version of a name, all of it or nothing.
+
+        Of two writers at the same moment each gets a number of its own, if the storage can write exclusively, as S3,
+        Google and Azure can. With another one their files may mix; then hashes do not fit, and no reader uses them.
+
+        Raises:
+            CheckpointError: It is no sound version, or could not be written. No reader uses what may be left.
+        """
+        read_stored(directory)
+        names = {each.relative_to(directory).as_posix(): each for each in directory.rglob("*") if each.is_file()}
+        files = {file: path for file, path in names.items() if "/." not in f"/{file}"}
+        version = self._claim(validate_name(name))
+        folder = f"{name}/{version}"
+        try:
+            self._upload(folder, files)
+        except BaseException:
+            # The manifest first: it may be there though its writing seemed to fail.
+            for file in (FACTS_FILE, *files):
+                self.storage.remove(f"{folder}/{file}")
+            raise
+        finally:
+            self.storage.remove(f"{folder}/{CLAIM_FILE}")
+        address = self.storage.address(folder)
+        report = f"{address}/{PAGE_FILE}" if PAGE_FILE in files else None
+        return WrittenVersion(self.place, address, name, version, report)
+
+    def _upload(self, folder: str, files: Mapping[str, Path]) -> None:
+        """Write the files of a version, and the manifest once all others have arrived whole."""
+        others = {f"{folder}/{file}": path for file, path in files.items() if file != FACTS_FILE}
+        for path, file in others.items():
+            self.storage.upload(file, path)
+        there = self.storage.list(folder)
+        for path, file in others.items():
+            if path not in there or there[path].size != file.stat().st_size:
+                raise CheckpointError(f"{self.storage.address(path)} did not arrive whole")
+        self.storage.upload(files[FACTS_FILE], f"{folder}/{FACTS_FILE}")
+
+    def _files(self, reference: CheckpointReference) -> dict[str, StoredObject]:
+        try:
+            return self._versions[reference.name, reference.version]
+        except KeyError as error:
+            raise CheckpointError(f"{self.address(reference)} is not there any more") from error
+
+    def _claim(self, name: str) -> str:
+        """The first free number above the highest version, which no other writer takes from now on."""
+        taken = [path.split("/")[1] for path in self.storage.list(name)]
+        number = max((int(each) for each in taken if VERSION_PATTERN.fullmatch(each)), default=0)
+        while True:
+            number += 1
+            claim = f"{name}/{number}/{CLAIM_FILE}"
+            try:
+                self.storage.write(claim, b"", mode="create")
+            except FileExistsError:
+                continue
+            except StorageError:  # it can't write exclusively
+                self.storage.write(claim, b"")
+            return str(number)
+
+
 def store_at(place: Path | str) -> CheckpointStore:
     """Return the place of checkpoints that a path or a URL names. Only a URL takes fsspec.
 
@@ -258,81 +436,5 @@ def store_at(place: Path | str) -> CheckpointStore:
     """
     chosen = place_of(place)
     if isinstance(chosen, str):
-        from murho.model.checkpoint.object_store import ObjectStore
-
         return ObjectStore(chosen)
     return DirectoryStore(chosen)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointSummary:
-    """One name of a place of checkpoints; all but ``name``, ``versions`` and ``problem`` are of its latest version.
-
-    Attributes:
-        name: Name of the checkpoint.
-        versions: Its versions, the latest last; empty if there is none.
-        target: The predicted column; None, as the next ones, where the file does not tell.
-        unit: Its unit.
-        rows: Number of rows learned from.
-        crps: CRPS on held-out rows, the target's unit; None for classes.
-        created: When it was made, with a time zone.
-        problem: Why the latest version can't be used, or None.
-        task: ``regression`` or ``classification``.
-        log_loss: Log loss on held-out rows, nats; None for numbers.
-        accuracy: Share of the held-out rows whose class is the likeliest one; None for numbers.
-        held_out: Whether there are held-out rows: without any, the scores are of the training rows.
-    """
-
-    name: str
-    versions: tuple[str, ...]
-    target: str | None = None
-    unit: str | None = None
-    rows: int | None = None
-    crps: float | None = None
-    created: datetime | None = None
-    problem: str | None = None
-    task: str | None = None
-    log_loss: float | None = None
-    accuracy: float | None = None
-    held_out: bool = True
-
-    def to_json(self) -> dict[str, object]:
-        """The summary as JSON data."""
-        return asdict(self) | {"created": None if self.created is None else self.created.isoformat()}
-
-
-def summaries(store: CheckpointStore) -> list[CheckpointSummary]:
-    """The checkpoints of a place, by name.
-
-    Raises:
-        CheckpointError: They can't be listed.
-    """
-    by_name = groupby(store.list(), key=lambda reference: reference.name)
-    return [_summary(store, name, [*references]) for name, references in by_name]
-
-
-def _summary(store: CheckpointStore, name: str, references: Sequence[CheckpointReference]) -> CheckpointSummary:
-    good = [reference for reference in references if reference.problem is None]
-    versions = tuple(reference.version for reference in good)
-    if not good:
-        return CheckpointSummary(name, (), problem=references[-1].problem)
-    try:
-        facts = parse_json(store.read(good[-1], FACTS_FILE))
-        check_seal(facts)
-        target, training, metrics = facts["schema"]["target"], facts["training"], facts["metrics"]
-        return CheckpointSummary(
-            name,
-            versions,
-            task="regression" if target["classes"] is None else "classification",
-            target=target["name"],
-            unit=target["unit"],
-            rows=facts["records"].get("update", training).get("total_rows", training.get("rows")),
-            **{score: metrics.get(score) for score in ("crps", "log_loss", "accuracy")},
-            held_out=bool(metrics.get("held_out", True)),
-            created=datetime.fromisoformat(facts["created"]),
-        )
-    except CheckpointError as error:
-        problem = str(error)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        problem = f"{FACTS_FILE} is damaged: {error}"
-    return CheckpointSummary(name, versions, problem=problem)

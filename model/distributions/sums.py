@@ -7,18 +7,15 @@ lognormal with the sum's mean, variance and third central moment. Without skewne
 from __future__ import annotations
 
 import math
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import torch
 
+from murho.model.arrays import Bools, Doubles, Floats, Ints
 from murho.model.distributions.mixtures import normal_cdf
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-
-    from murho.model.arrays import Bools, Doubles, Floats, Ints
 
 LEAST = 1e-300
 LEAST_SKEWNESS, MOST_SKEWNESS = 1e-3, 30.0

@@ -20,14 +20,15 @@ A new encoding needs a file with one class, a `model.encoding.transforms.Feature
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 import numpy as np
 from pydantic import Field
 
+from murho.model.arrays import Array, Bools, Doubles, Floats, Places
 from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from murho.model.encoding.transforms import (
@@ -45,11 +46,6 @@ from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
 from murho.model.json_validation import MisfitError, NotNegative, Share, Stored, one_of, read_as
 from murho.model.tables.schema import NEAR, Columns, FeatureKind, Schema, UnfamiliarValue, count_rows, is_missing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from murho.model.arrays import Array, Bools, Doubles, Floats, Places
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,15 @@ alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from murho.model.arrays import Array, Bools, Doubles, Places
 from murho.model.encoding.feature_distribution import FeatureDistribution, LevelShares, normal_quantile
 from murho.model.tables.schema import Columns, Schema, is_missing
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from murho.model.arrays import Array, Bools, Doubles, Places
 
 IMPUTATIONS = 31
 """R, the completed copies of a row. Draw k uses copy ``k mod R``. R is prime, so that every member gets every copy."""

@@ -18,22 +18,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import PlainSerializer
 
+from murho.model.arrays import Array, Bools, Doubles, Floats, Ints
 from murho.model.json_validation import Positive, Stored, Unlimited, one_of
 from murho.model.tables.schema import Feature
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from murho.model.arrays import Array, Bools, Doubles, Floats, Ints
 
 LARGEST = 1e6
 """Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
+from murho.model.arrays import Doubles
 from murho.model.encoding.transforms import FURTHEST, LARGEST, FeatureEncoding, Scale, Scaled
 from murho.model.json_validation import Matrix, Stored, Vector
 from murho.model.tables.schema import Columns, FeatureKind, count_rows
-
-if TYPE_CHECKING:
-    from murho.model.arrays import Doubles
 
 HIDDEN_VARIANCE = 0.1
 """A direction with less variance is hidden; a standardised number has variance 1."""

@@ -6,12 +6,16 @@ the rows. The prediction is the likeliest class.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from murho.model.arrays import Bools, Doubles, Ints
+from murho.model.calibration.classes import ClassCalibration
 from murho.model.distributions.classes import ClassPredictive, entropy, share_of_entropy
 from murho.model.evaluation.numbers import numbers_of
 from murho.model.evaluation.rows import (
@@ -24,18 +28,9 @@ from murho.model.evaluation.rows import (
     scores_of_part,
     standard_errors,
 )
-from murho.model.predictive.plans import ClassPlan
+from murho.model.predictive.plans import ClassPlan, DrawnRows
 from murho.model.predictive.prediction import PredictOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-
-    from murho.model.arrays import Bools, Doubles, Ints
-    from murho.model.calibration.classes import ClassCalibration
-    from murho.model.predictive.plans import DrawnRows
-    from murho.model.tables.schema import Columns, Schema
+from murho.model.tables.schema import Columns, Schema
 
 SET_COVERAGES = (80, 90, 95)
 """Nominal coverage of the reported prediction sets, per cent."""

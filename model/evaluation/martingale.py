@@ -31,19 +31,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from pydantic import Field
 
+from murho.model.arrays import Doubles
 from murho.model.evaluation.recorded import SHARES
 from murho.model.json_validation import Count, MisfitError, Positive, Share, Stored
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from murho.model.arrays import Doubles
 
 BETS = (
     *((mean, 1.0) for mean in (-1.2, -0.6, -0.2, 0.2, 0.6, 1.2)),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NEAR = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
 EXACT = 0.002

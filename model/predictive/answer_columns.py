@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from murho.model.arrays import Array
 from murho.model.predictive.prediction import AnswerField, AnyPrediction, Axis, Place, PredictOptions, Unit
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from murho.model.arrays import Array
 
 NAMED = (Unit.CLASS, Unit.CLASS_SET)
 KEPT_PLANS = 256

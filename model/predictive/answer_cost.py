@@ -9,10 +9,8 @@ holds them to it).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from murho.model.predictive.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
 
 PASS, ROW, COPY = 600_000.0, 4_000.0, 2_000.0
 """Nanoseconds of a pass whatever it has, of a row besides its draws, and of each copy of a row with imputed cells."""

@@ -22,22 +22,18 @@ Of equal values the first action's counts.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
-from murho.model.arrays import with_arrays
+from murho.model.arrays import Array, Bools, Doubles, Ints, with_arrays
 from murho.model.calibration.abstention import HeldOutClasses, least_confidence
 from murho.model.calibration.classes import Calibration, ClassCalibration
 from murho.model.errors import InputError, OptionError, Problem, listed
 from murho.model.predictive.prediction import AnyPrediction, ClassPrediction, Prediction, PredictOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from murho.model.arrays import Array, Bools, Doubles, Ints
-    from murho.model.tables.schema import Columns, Schema, Target
+from murho.model.tables.schema import Columns, Schema, Target
 
 POLICIES = ("thompson", "greedy", "ucb", "threshold")
 GOALS = ("max", "min")

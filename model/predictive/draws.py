@@ -20,23 +20,19 @@ limit.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.bbb.network import without_absent
+from murho.model.bbb.network import Architecture, without_absent
 from murho.model.predictive.draw_room import DrawRoom
 from murho.model.runtime import threads_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from murho.model.bbb.network import Architecture
 
 BLOCK = 32
 """Draws in a block; the draws of different blocks are independent."""

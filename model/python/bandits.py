@@ -26,28 +26,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from murho.model.arrays import Floats, Ints
 from murho.model.bbb.free_energy import GradientStep
 from murho.model.bbb.likelihood import Bernoulli
 from murho.model.bbb.network import Architecture, BayesianNetwork, inverse_softplus
-from murho.model.bbb.optimisers import Adam
+from murho.model.bbb.optimisers import FitState
 from murho.model.bbb.priors import PosteriorPrior
 from murho.model.errors import OptionError
 from murho.model.predictive.decisions import choose
 from murho.model.predictive.draws import mean_network
 from murho.model.predictive.forward import forward
 from murho.model.seeds import seed_for
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Floats, Ints
 
 
 class BoundedReward(Bernoulli):
@@ -238,7 +234,7 @@ class RewardPosterior:
         self.experience = Experience(inputs, arms)
         self._generator = generator
         self._likelihood = BoundedReward()
-        self._optimiser = Adam(list(self.network.parameters()), options.learning_rate)
+        self._optimiser = FitState([*self.network.parameters()])
         self._updates = 0
 
     def draw(self, contexts: Tensor, generator: torch.Generator) -> Tensor:
@@ -300,8 +296,7 @@ class RewardPosterior:
             step.clip(energy, features, targets, self._updates)
             cosine = 0.5 * (1.0 + math.cos(math.pi * number / options.steps))
             share = FINAL_LEARNING_RATE + (1.0 - FINAL_LEARNING_RATE) * cosine
-            self._optimiser.learning_rate = options.learning_rate * share
-            self._optimiser.step()
+            self._optimiser.step(options.learning_rate * share)
 
     def _refresh_surprises(self, new: Tensor) -> None:
         """Compute the surprises of new decisions, and of some earlier ones."""

@@ -13,19 +13,22 @@ import inspect
 import re
 import textwrap
 from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.arrays import Array, Bools, Doubles
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.checkpoint.stores import directory_at
@@ -52,14 +55,6 @@ from murho.model.training.candidates import Reporter
 from murho.model.training.options import OptionText, TrainOptions, make_options, option_texts
 from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import ArrayLike
-
-    from murho.model.arrays import Array, Bools, Doubles
 
 RENAMED = {"seed": "random_state", "transform": "target_transform"}
 """Options with another name here: scikit-learn calls the seed ``random_state``, and ``transform`` is a method name."""
@@ -145,7 +140,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             CheckpointError: The name is invalid, or the directory can't be written.
         """
         check_is_fitted(self)
-        return write_checkpoint(directory_at(directory), name, self.posterior_.spec, self.posterior_.tensors)
+        return self.posterior_.save(directory_at(directory), name)
 
     @abstractmethod
     def _read_target(self, y: Any) -> pa.Array:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from warnings import warn
 
 import numpy as np
 import pyarrow as pa
 
-from murho.model.checkpoint.checkpoint import DEFAULT_ROOT, FACTS_FILE, write_checkpoint
+from murho.model.checkpoint.checkpoint import DEFAULT_ROOT, FACTS_FILE
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import DirectoryStore, directory_at, is_url, store_at
 from murho.model.errors import CheckpointError, InputError, OptionError
@@ -39,9 +40,6 @@ from murho.model.tables.schema_inference import GROUPS, IGNORED, columns_from_ta
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train as train_on_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 HARMLESS = (IGNORED, GROUPS, "every cell is the same", "every cell is missing")
 """Reasons to leave out a column without a warning."""
@@ -317,7 +315,7 @@ class TrainedModel:
             CheckpointError: The name is invalid, or the directory can't be written.
         """
         root = DEFAULT_ROOT if checkpoints is None else directory_at(checkpoints)
-        return write_checkpoint(root, name, self.posterior.spec, self.posterior.tensors)
+        return self.posterior.save(root, name)
 
 
 def _options(samples: int, seed: int | None, calibrated: bool, *, least: int = 0) -> PredictOptions:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -13,11 +12,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from murho.model.bbb.fit import Epoch
 from murho.model.runtime import interrupts_held_back
 from murho.model.training.candidates import Attempt, Reporter, Stage
-
-if TYPE_CHECKING:
-    from murho.model.bbb.fit import Epoch
 
 SECONDS_BETWEEN_LINES = 10.0
 EARLIEST_ETA = 0.02

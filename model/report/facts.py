@@ -7,12 +7,16 @@ trains: they are in the page only, never in the stored facts, and ``--no-report-
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
 
+from murho.model.arrays import Array, Doubles, Ints
+from murho.model.bbb.fit import Epoch
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import CheckpointError
 from murho.model.evaluation.classes import JudgedClasses
 from murho.model.evaluation.importance import choose_rows, permutation_importance, screened_features
@@ -21,13 +25,6 @@ from murho.model.evaluation.rows import BAND, JudgedRows, scores_of_part
 from murho.model.files import JSON, parse_json
 from murho.model.report.charts import MOST_BARS
 from murho.model.tables.schema import Columns, count_rows, json_cells, select_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from murho.model.arrays import Array, Doubles, Ints
-    from murho.model.bbb.fit import Epoch
-    from murho.model.checkpoint.posterior import Posterior
 
 FORMAT = 4
 """Version of the layout of the facts; those of another one are not read."""

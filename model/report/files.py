@@ -7,15 +7,19 @@ its template, and has all that is said on it; what ``model.json`` knows it takes
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
+import pyarrow as pa
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.spec import ModelSpec
 from murho.model.checkpoint.stores import PAGE_FILE
 from murho.model.errors import TableError
 from murho.model.evaluation.judging import judge_columns
@@ -24,16 +28,8 @@ from murho.model.report.charts import COLOURS, PAPER, Chart, charts, named
 from murho.model.report.facts import FACTS_PATH, FORMAT, SEED, curve, facts_of_rows, shown_rows
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.training.candidates import FULL, LONGER, SETTLING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
-
-    from murho.model.checkpoint.posterior import Posterior
-    from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.training.revisions import LabelledRows, Revised
-    from murho.model.training.train import Trained
+from murho.model.training.revisions import LabelledRows, Revised
+from murho.model.training.train import Trained
 
 HOW_TO_GET_CHARTS = "pip install '.[charts]' in a clone of Murho's repository"
 MOST_ROWS = 20_000

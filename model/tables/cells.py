@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from murho.model.arrays import Doubles
+from murho.model.arrays import Doubles
 
 LONGEST_TEXT = 2**16
 """Bytes in UTF-8 of the text in a cell of a feature: more is no category, number or date."""

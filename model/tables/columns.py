@@ -9,15 +9,17 @@ Arguments of `pyarrow.compute`, and numbers from it, are made from buffers here:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murho.model.arrays import Array, Bools, Doubles, Ints
 from murho.model.errors import TableError
 from murho.model.runtime import give_back
 from murho.model.tables.cells import (
@@ -32,11 +34,6 @@ from murho.model.tables.cells import (
 )
 from murho.model.tables.overrides import FeatureKind
 from murho.model.tables.readings import NumberReading, Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from murho.model.arrays import Array, Bools, Doubles, Ints
 
 
 def text_array(texts: Sequence[str | None]) -> pa.StringArray:

@@ -10,9 +10,10 @@ import csv
 import io
 import time
 import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,9 +21,6 @@ import pyarrow.csv
 from murho.model.errors import TableError
 from murho.model.tables.columns import text_array, trimmed
 from murho.model.tables.overrides import composed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 _SEPARATORS = (",", ";", "\t", "|")
 _ENCODING_HINT = "save it as UTF-8"

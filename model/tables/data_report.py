@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from murho.model.errors import counted, printable
 from murho.model.tables.cells import format_date
 from murho.model.tables.formats import notes_of
 from murho.model.tables.inference import Inference, infer_column, infer_feature
 from murho.model.tables.overrides import ColumnOverride
+from murho.model.tables.readings import ReadingHints
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import IGNORED, ColumnPlan, column_unit
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    import pyarrow as pa
-
-    from murho.model.tables.readings import ReadingHints
 
 
 @dataclass(frozen=True, slots=True)

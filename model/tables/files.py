@@ -17,9 +17,10 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from errno import ENOSPC
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +31,6 @@ from murho.model.tables.cells import as_text
 from murho.model.tables.formats import READERS, UNIT, format_of, mapped, with_notes
 from murho.model.tables.overrides import AS_IT_IS, FileForm, composed
 from murho.model.tables.readings import is_missing_word
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STDIN = Path("-")
 _PACKED = (".gz", ".zip")

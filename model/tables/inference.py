@@ -10,16 +10,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murho.model.arrays import Bools, Doubles, Places
 from murho.model.errors import TableError, counted
 from murho.model.tables.cells import days_of, format_date, parse_date
 from murho.model.tables.columns import (
@@ -53,11 +54,6 @@ from murho.model.tables.readings import (
     words_for,
 )
 from murho.model.tables.schema import FeatureKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from murho.model.arrays import Bools, Doubles, Places
 
 _ROWS_FOR_HINTS = 2_048
 """First rows of a table from which columns learn of each other."""

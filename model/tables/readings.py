@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, tzinfo
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
@@ -27,9 +28,6 @@ from pydantic import Field
 from murho.model.errors import TableError
 from murho.model.json_validation import Stored
 from murho.model.tables.cells import MISSING_WORDS, canonical_category, days_of, parse_date
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
 
 DecimalMark: TypeAlias = Literal[".", ","]
 DateOrder: TypeAlias = Literal["month-first", "day-first", "year-first"]

@@ -11,20 +11,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from murho.model.arrays import Array, Bools, Doubles, Ints, Places
 from murho.model.errors import listed
 from murho.model.json_validation import NotNegative, Stored
 from murho.model.tables.cells import MISSING_WORDS, canonical_category, format_date, without_codes
 from murho.model.tables.overrides import FeatureKind as FeatureKind
 from murho.model.tables.readings import DateReading, Reading
-
-if TYPE_CHECKING:
-    from murho.model.arrays import Array, Bools, Doubles, Ints, Places
 
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 MOST_CATEGORIES = 200

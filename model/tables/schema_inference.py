@@ -12,11 +12,15 @@ from __future__ import annotations
 import difflib
 import textwrap
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
+from murho.model.arrays import Array, Doubles, Ints
 from murho.model.errors import MurhoError, OptionError, TableError, listed
 from murho.model.tables.cells import MISSING_WORDS
 from murho.model.tables.columns import MOST_EXACT, canonical_column, rows_of
@@ -35,14 +39,6 @@ from murho.model.tables.schema import (
     Target,
     is_missing,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Array, Doubles, Ints
 
 MOST_CLASSES = 1_000
 """More classes than this are surely names or numbers, not classes."""

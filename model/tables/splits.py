@@ -21,18 +21,15 @@ scheme is called a rolling or expanding origin).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from murho.model.arrays import Array, Doubles, Ints
 from murho.model.errors import OptionError
 from murho.model.tables.schema import Columns, is_missing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from murho.model.arrays import Array, Doubles, Ints
 
 BASE = -1
 """Number of the block of the oldest rows, which all members learn from and none judges."""

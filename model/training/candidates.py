@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from torch import Tensor
+
+from murho.model.bbb.fit import Epoch, Fit
 from murho.model.bbb.registry import CLASS_KINDS, LIKELIHOODS
 from murho.model.encoding.encoder import InputChoice
 from murho.model.training.options import TrainOptions, default_budget, quick_budget
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-
-    from murho.model.bbb.fit import Epoch, Fit
 
 
 @dataclass(frozen=True, slots=True)

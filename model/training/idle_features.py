@@ -17,23 +17,18 @@ than 1.5 standard errors, unless this is worse by more than one.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
+from murho.model.bbb.fit import Fit
+from murho.model.bbb.rows import Rows
 from murho.model.seeds import seed_for
+from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.candidates import NARROW, TRIAL, Attempt, Candidate
 from murho.model.training.scoring import mean_and_error, paired_difference, row_differences
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
-    from murho.model.bbb.fit import Fit
-    from murho.model.bbb.rows import Rows
-    from murho.model.training.search import BestSoFar, CandidateFits
 
 ROWS_A_FEATURE = 50
 """Rows for each feature from which no feature is looked at: then idle ones cost little, and trials take time."""
@@ -52,27 +47,27 @@ SHOWN_NAMES = 10
 """Names of features in a note."""
 
 
-def without_idle_features(fits: CandidateFits, best: BestSoFar) -> Candidate:
-    """Try the best candidate so far without its idle features, if features are many, as long as this makes it better.
+def without_idle_features(fits: CandidateFits, incumbent: Attempt, fit: Fit | None) -> tuple[Attempt, Fit | None]:
+    """Try a candidate without its idle features, if features are many, as long as this makes it better.
 
     Args:
         fits: Makes the fits.
-        best: Has a trial; gets the better ones.
+        incumbent: The trial of the candidate.
+        fit: Its fit; None if it failed.
 
     Returns:
-        The best candidate.
+        The best trial, and its fit.
     """
     judged: Attempt | None = None
     harm: dict[str, Tensor] = {}
     many = len(fits.data.split.training) < ROWS_A_FEATURE * len(fits.data.schema.features)
     for least in (*LEAST_HARM, LAST_HARM) if many else ():
         last = least == LAST_HARM
-        while best.fit is not None and not (fits.interrupted or fits.plan.late):
-            incumbent = best.attempt
+        while fit is not None and not (fits.interrupted or fits.plan.late):
             if last and not incumbent.candidate.unread:
                 break
             if judged is not incumbent:
-                judged, harm = incumbent, harm_of_shuffling(fits, incumbent, best.fit)
+                judged, harm = incumbent, harm_of_shuffling(fits, incumbent, fit)
             candidate = _without(fits, incumbent.candidate, harm, least)
             if candidate.unread in {attempt.candidate.unread for attempt in fits.attempts}:
                 break
@@ -83,10 +78,10 @@ def without_idle_features(fits: CandidateFits, best: BestSoFar) -> Candidate:
             difference, error = paired_difference(attempt.rows, incumbent.rows)
             if difference > (error if last else -max(error, NARROW)):
                 break
-            best.replace(attempt, outcome)
+            incumbent, fit = attempt, outcome
             if last:
                 break
-    return best.attempt.candidate
+    return incumbent, fit
 
 
 def harm_of_shuffling(fits: CandidateFits, attempt: Attempt, outcome: Fit) -> dict[str, Tensor]:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import numpy as np
+import pyarrow as pa
 
+from murho.model.arrays import Array, Doubles
 from murho.model.tables.data_report import Suspect
 from murho.model.tables.inference import far_numbers
 from murho.model.tables.schema import Columns, FeatureKind, Schema, is_missing
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import column_codes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import pyarrow as pa
-
-    from murho.model.arrays import Array, Doubles
 
 _LEAK_ROWS, _FEWEST_ROWS = 5_000, 30
 """Rows that are looked at, spread over the table, and the fewest that tell anything."""

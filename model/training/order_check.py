@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 
+from murho.model.arrays import Array, Bools, Doubles, Ints
 from murho.model.errors import TableError
 from murho.model.tables.columns import canonical_column
 from murho.model.tables.schema import Columns, FeatureKind, Schema
 from murho.model.tables.splits import column_codes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
-
-    from murho.model.arrays import Array, Bools, Doubles, Ints
 
 FEWEST_ROWS, MOST_ROWS = 100, 5_000
 FEWEST_TIMES, FEWEST_GROUPS, ROWS_OF_A_GROUP = 20, 10, 2.0

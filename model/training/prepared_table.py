@@ -5,12 +5,15 @@ A mistake in a table or an option is told from here, before PyTorch is imported.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from murho.model.errors import OptionError, TableError
 from murho.model.seeds import seed_for
@@ -34,12 +37,6 @@ from murho.model.tables.schema_inference import (
 from murho.model.tables.splits import MOST_HELD_OUT
 from murho.model.training.leak_check import check_leaks
 from murho.model.training.options import TrainOptions, flag, quick_budget
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    import pyarrow as pa
-    from numpy.typing import NDArray
 
 OF_NUMBERS = {
     "noise": "auto",
@@ -159,6 +156,8 @@ class PreparedTable:
         plan: Features, target and columns left out.
         targets: ``[N]``, the target's unit or class indices; NaN where missing.
         weights: Weights of the rows, ``[N]``; None if all are equal.
+        hints: What decides where cells leave open how they are to be read.
+        began: When the user began to wait, in monotonic seconds, for ``--budget``.
         notes: What the user should know about the choice of a number or of classes, a line each.
         rows: Index of each row in the file, ascending, where these are a sample of its rows; None: they are all.
     """
@@ -168,6 +167,8 @@ class PreparedTable:
     plan: ColumnPlan
     targets: NDArray[np.float64]
     weights: NDArray[np.float64] | None
+    hints: ReadingHints
+    began: float
     notes: tuple[str, ...] = ()
     rows: NDArray[np.int64] | None = None
 
@@ -199,19 +200,21 @@ def reading_hints(table: pa.Table, options: TrainOptions, ignored: Collection[st
     )
 
 
-def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> PreparedTable:
+def prepare_table(table: pa.Table, target: str, options: TrainOptions, began: float | None = None) -> PreparedTable:
     """Infer features, targets and weights.
 
     Args:
         table: The table, as `model.tables.files.read_table` returns it.
         target: The predicted column.
         options: Validated options.
+        began: When the user began to wait, in monotonic seconds; by default now.
 
     Raises:
         TableError: The table can't be used; column and row are named.
         OptionError: An option names a column that is not there or can't be used so.
     """
     whole, weights, said, target = table, None, list[str](), composed(target)
+    began = time.monotonic() if began is None else began
     if options.weight is not None:
         weights = row_weights(table, options.weight, target=target)
         table = table.drop_columns([options.weight])
@@ -234,7 +237,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
     targets = read_targets(table, plan.schema.target)
     if classes is None and options.task == "auto":
         say_if_few_numbers(targets, target, said.append)
-    return PreparedTable(whole, options, plan, targets, weights, tuple(said))
+    return PreparedTable(whole, options, plan, targets, weights, hints, began, tuple(said))
 
 
 FEWEST_SAMPLED_ROWS = 20_000

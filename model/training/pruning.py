@@ -11,25 +11,20 @@ Elsewhere they give the epistemic uncertainty.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, removed_weights, unread_inputs, weights_from_inputs, without_absent
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.encoding.encoder import Encoder
 from murho.model.errors import OptionError
 from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
 from murho.model.training.revisions import LabelledRows, Revised, revise
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from torch import Tensor
-
-    from murho.model.encoding.encoder import Encoder
 
 
 @dataclass(frozen=True, slots=True)

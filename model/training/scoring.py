@@ -12,22 +12,17 @@ better by more than one standard error (the "one standard error rule" of Breiman
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
+from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
+from murho.model.bbb.network import BayesianNetwork
 from murho.model.bbb.rows import LEAST_LOG_DENSITY, Rows, ensemble_of, judged
+from murho.model.distributions.transforms import Standardisation
 from murho.model.seeds import seed_for
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-
-    from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
-    from murho.model.bbb.network import BayesianNetwork
-    from murho.model.distributions.transforms import Standardisation
 
 
 @dataclass(frozen=True, slots=True)

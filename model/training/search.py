@@ -22,23 +22,17 @@ the settling fit must be better than parameters from a temperature path, which i
 
 from __future__ import annotations
 
-import copy
 import math
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
 
-import torch
-
-from murho.model.bbb.fit import Fit, FitOptions, WorkModel, default_batch_size, fit
-from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
-from murho.model.bbb.line import start_at_line
-from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.bbb.fit import Fit
 from murho.model.encoding.encoder import MIXED, PIECEWISE, InputChoice
+from murho.model.encoding.whitening import Whitening
 from murho.model.errors import FitError
-from murho.model.runtime import give_back, interrupts_held_back
-from murho.model.seeds import seed_for
 from murho.model.tables.splits import folds_of
+from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.candidates import (
     FULL,
     LONGER,
@@ -47,35 +41,23 @@ from murho.model.training.candidates import (
     TRIAL,
     Attempt,
     Candidate,
-    Reporter,
     SearchPlan,
     SearchResult,
-    epochs_of,
-    stage_title,
-    warm_up_share,
 )
+from murho.model.training.context import Training
 from murho.model.training.idle_features import without_idle_features
-from murho.model.training.options import QUICK_TEMPERATURE, TrainOptions
-from murho.model.training.scoring import DRAWS, ClassScorer, NumberScorer, extrapolated, is_better, judge_scores
+from murho.model.training.options import QUICK_TEMPERATURE
+from murho.model.training.scoring import is_better
 from murho.model.training.tasks import (
     MUCH_BETTER,
     TEMPERATURES,
     SearchDimension,
-    dimensions_of_numbers,
     first_likelihood,
+    is_overdispersed,
     is_simpler,
-    likelihood_spec,
     next_temperature,
+    suits,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from torch import Tensor
-
-    from murho.model.bbb.rows import Rows
-    from murho.model.encoding.whitening import Whitening
-    from murho.model.training.rows import TrainingData
 
 
 class BestSoFar:
@@ -122,201 +104,7 @@ class BestSoFar:
         return is_better(attempt.rows, best.rows, simpler=simpler)
 
 
-RATE_OF_STAGE = {TRIAL: 1.0, FULL: 1.0, SETTLING: 0.3, LONGER: 0.5}
-"""First learning rate of each stage, as a share of the usual one."""
-
-
-def fit_options(options: TrainOptions, rows: int, *, rate: float = 1.0, **others: Any) -> FitOptions:
-    """The options of a fit, from those of a training.
-
-    Args:
-        options: Options of the training.
-        rows: Training rows, N.
-        rate: The first learning rate, as a share of the usual one.
-        others: Values of further fields of `FitOptions`.
-    """
-    return FitOptions(
-        kl_weights=options.kl_weights,
-        draws_per_step=options.draws_per_step,
-        learning_rate=options.learning_rate * rate,
-        batch_size=options.batch_size or default_batch_size(rows),
-        **others,
-    )
-
-
-class CandidateFits:
-    """Fits candidates to one table, one after the other, within the plan and the budget of a search.
-
-    Attributes:
-        data: The table.
-        options: Options of the training.
-        plan: The fits that are planned; each fit takes its share of what is left.
-        attempts: All fits so far, in order, with those that failed.
-        interrupted: Whether the user has interrupted the last fit that gave scores.
-        newest: That fit, which nobody may have kept yet where an interruption comes next; None: there was none.
-        failure: Why the last fit that failed did; None: none has.
-        of_numbers: Whether the target is a number. Early in such a fit noisy rows pull as hard as others (``beta`` of
-            `model.bbb.likelihood.Likelihood.evened`), which is not the gradient of the free energy.
-    """
-
-    def __init__(
-        self,
-        data: TrainingData,
-        options: TrainOptions,
-        plan: SearchPlan,
-        reporter: Reporter,
-        device: str,
-    ) -> None:
-        """Begin without a fit.
-
-        Args:
-            data: The table.
-            options: Options of the training.
-            plan: The fits that are planned, and what they may take.
-            reporter: Gets the progress.
-            device: Device of the fits.
-        """
-        self.data, self.options, self.plan = data, options, plan
-        self.attempts: list[Attempt] = []
-        self.interrupted = False
-        self.newest: tuple[Attempt, Fit] | None = None
-        self.failure: FitError | None = None
-        self._reporter, self._device = reporter, device
-        self.of_numbers = data.schema.target.classes is None
-
-    def fit(self, candidate: Candidate, stage: str, start: Fit | None = None) -> tuple[Attempt, Fit | None]:
-        """Fit and score one candidate, within its share of the budget left.
-
-        Args:
-            candidate: The candidate.
-            stage: ``trial``, ``full``, ``settling`` or ``longer``.
-            start: The fit from whose parameters a settling or a longer fit goes on; it is not changed.
-
-        Returns:
-            The attempt and the fit; the fit is None if it failed.
-        """
-        began = time.monotonic()
-        training, validation = self.data.rows(candidate.inputs, candidate.transform)
-        title = f"{stage_title(stage)}{candidate}"
-        part, budget = self.plan.begin(stage, len(self.attempts) + 1, title, began)
-        self._reporter.stage(part)
-        if start is None:
-            network, likelihood = self._initial(candidate, stage, training)
-        else:
-            network, likelihood = copy.deepcopy((start.network, start.likelihood))
-        outcome: Fit | None = None
-        self._reporter.begin(title)
-        try:
-            try:
-                outcome = fit(
-                    network,
-                    likelihood,
-                    self.options.make_prior(),
-                    training,
-                    validation,
-                    self._options_of(candidate, stage, len(training), budget),
-                    device=torch.device(self._device),
-                    progress=self._reporter,
-                )
-            finally:
-                self._reporter.end()
-            with interrupts_held_back() as held_back:
-                rows = _finite(self.row_scores(candidate, outcome, validation))
-                seconds = time.monotonic() - began
-        except FitError as error:
-            self.failure, outcome = error, None
-            attempt = Attempt(candidate, stage, math.inf, math.inf, time.monotonic() - began)
-            self.plan.spend(budget)  # how far it came is not known
-            self._reporter.say(f"{title}: passed over: {error}")
-        else:
-            work = outcome.work + self.work_of_scoring(outcome, len(validation))
-            candidate = replace(candidate, temperature=outcome.temperature)
-            nll, *crps = (float(scores.mean()) for scores in rows)
-            attempt = Attempt(candidate, stage, nll, crps[0] if crps else None, seconds, rows, outcome.history)
-            self.plan.spend(work, max(0.0, seconds - outcome.history[-1].seconds))
-            self.newest = attempt, outcome
-            self._reporter.scored(attempt)
-            self.interrupted = held_back.came or outcome.stopped == "interrupted"
-        self.attempts.append(attempt)
-        give_back()
-        return attempt, outcome
-
-    def judge_scores(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
-        """Scores of every validation row under each judge and under all (`judge_scores`)."""
-        data = self.data
-        targets = torch.from_numpy(data.targets[data.split.validation])
-        spread = float(validation.mean((targets - validation.mean(targets)).square()).sqrt())
-        scorer: NumberScorer | ClassScorer
-        if isinstance(outcome.likelihood, ClassLikelihood):
-            scorer = ClassScorer(outcome.likelihood)
-        else:
-            numeric = cast("NumericLikelihood", outcome.likelihood)
-            scorer = NumberScorer(numeric, data.standardisation(candidate.transform), spread)
-        return judge_scores(outcome.network, validation, targets, scorer, seed=self.options.seed)
-
-    def row_scores(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
-        """Scores of every validation row: NLL and CRPS ``[2, N]``, or the log loss alone ``[1, N]``."""
-        scores = self.judge_scores(candidate, outcome, validation)
-        return extrapolated(scores, outcome.network, validation)
-
-    def work_of_scoring(self, outcome: Fit, rows: int) -> float:
-        """Reference seconds of `row_scores`."""
-        work = WorkModel(outcome.network.architecture, self._device.partition(":")[0])
-        return work.score(rows, DRAWS, outcome.likelihood.means)
-
-    def _initial(self, candidate: Candidate, stage: str, training: Rows) -> tuple[BayesianNetwork, Likelihood]:
-        """The network and the observation model of a candidate, before a fit."""
-        data, options = self.data, self.options
-        members = folds_of(options.members) if stage == TRIAL and not self.plan.few else options.members
-        likelihood = likelihood_spec(candidate.noise, candidate.transform, data, options).make(members)
-        likelihood.learn_target(data.standardisation(candidate.transform))
-        architecture = Architecture(
-            inputs=data.encoder(candidate.inputs).width,
-            hidden=candidate.hidden,
-            outputs=likelihood.outputs,
-            activation=options.activation,
-            members=members,
-            skip=options.skip and bool(candidate.hidden),
-            unread=data.unread(candidate.inputs, members),
-        )
-        start = torch.Generator().manual_seed(seed_for(options.seed, "initial weights"))
-        alike = not architecture.unread or candidate.encoding != MIXED
-        network = BayesianNetwork(
-            architecture,
-            start,
-            likelihood.initial_outputs,
-            alike=alike,
-            feature_of_input=data.encoder(candidate.inputs).feature_of_column,
-        )
-        if data.line and self.of_numbers:
-            start_at_line(network, likelihood.means, training)
-        return network, likelihood
-
-    def _options_of(self, candidate: Candidate, stage: str, rows: int, budget: float) -> FitOptions:
-        """The options of a fit, from the number of its training rows, N, and its budget."""
-        options, goes_on = self.options, stage in (SETTLING, LONGER)
-        minibatches = math.ceil(rows / (options.batch_size or default_batch_size(rows)))
-        epochs = epochs_of(stage, minibatches, options.epochs)
-        return fit_options(
-            options,
-            rows,
-            rate=RATE_OF_STAGE[stage],
-            epochs=epochs,
-            warm_up_steps=0 if goes_on else round(warm_up_share(rows) * epochs * minibatches),
-            temperature=candidate.temperature,
-            patience=options.patience,
-            seed=seed_for(options.seed, f"{stage} fit") if goes_on else options.seed,
-            budget=budget,
-            budget_by_clock=self.plan.by_clock,
-        )
-
-
-def _finite(rows: Tensor) -> Tensor:
-    if not math.isfinite(float(rows.sum())):
-        raise FitError("the predictions of the fit are not finite; use a smaller --learning-rate")
-    return rows
-
-
+FEWEST_ROWS_FOR_A_MIXTURE = 200
 FEWEST_ROWS_TO_BEND, OF_A_LINE = 200, 1.0
 """Training rows below which a quick training fits a linear model, too, and keeps the better one; its temperature."""
 WELL_HIDDEN = 0.01
@@ -324,29 +112,27 @@ WELL_HIDDEN = 0.01
 larger variance without whitening."""
 
 
-def first_candidate(data: TrainingData, options: TrainOptions) -> Candidate:
+def first_candidate(data: Training) -> Candidate:
     """The candidate that the search starts from: what the user has given, and the first value of every other choice."""
+    options = data.options
     first = QUICK_TEMPERATURE if options.quick else TEMPERATURES[1]
     return Candidate(
         noise=first_likelihood(data.schema.target.classes, options),
         transform="none" if options.transform == "auto" else options.transform,
-        encoding=_first_encoding(data, options) if options.encoding == "auto" else options.encoding,
+        encoding=_first_encoding(data) if options.encoding == "auto" else options.encoding,
         whitened=options.whiten == "yes" and _whitening(data) is not None,
         hidden=options.hidden,
         temperature=options.temperature or (first if data.few else None),
     )
 
 
-def open_dimensions(data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
+def open_dimensions(data: Training) -> Iterator[SearchDimension]:
     """The dimensions to search, in order: those that the user has not fixed."""
+    options = data.options
     if data.schema.target.classes is None:
-        yield from dimensions_of_numbers(data, options)
+        yield from _dimensions_of_numbers(data)
     # After the noise: many inputs together with a flexible density would overfit a small table.
-    if (
-        options.encoding == "auto"
-        and _first_encoding(data, options) != MIXED
-        and data.encoder(InputChoice(PIECEWISE)).bins
-    ):
+    if options.encoding == "auto" and _first_encoding(data) != MIXED and data.encoder(InputChoice(PIECEWISE)).bins:
         yield SearchDimension("encoding", (PIECEWISE,))
     if options.whiten == "auto" and not data.few:
         whitening = _whitening(data)
@@ -356,18 +142,37 @@ def open_dimensions(data: TrainingData, options: TrainOptions) -> Iterator[Searc
         yield SearchDimension("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])
 
 
-def _first_encoding(data: TrainingData, options: TrainOptions) -> str:
+def _dimensions_of_numbers(data: Training) -> Iterator[SearchDimension]:
+    """The dimensions of the search that only numbers have: the transform of the target, and its noise."""
+    options = data.options
+    # Noise of one size in the target's unit has no single size after a logarithm.
+    if options.transform == "auto" and options.noise != "fixed" and data.bends("log"):
+        yield SearchDimension("transform", ("log",))
+    if options.noise == "auto":
+        few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
+        others = ("homoscedastic",) if few else ("mixture", "negative-binomial")
+        targets = data.targets[data.split.learned]
+        suited = [kind for kind in others if suits(kind, targets, data.limits, options)]
+        if "negative-binomial" in suited and not is_overdispersed(
+            targets, data.encoded(InputChoice("standard")).inputs[data.split.learned]
+        ):
+            suited.remove("negative-binomial")
+        yield SearchDimension("noise", tuple(suited))
+
+
+def _first_encoding(data: Training) -> str:
     """The encoding that the search starts from.
 
     It is the mixed one for classes of few rows, if numbers have bins and every row has judges of both kinds.
     """
+    options = data.options
     both = options.members > folds_of(options.members)
     # Of numbers bands are narrowed as for members that read the same inputs.
     mixed = data.schema.target.classes is not None and data.few and both and not options.quick
     return MIXED if mixed and data.encoder(InputChoice(PIECEWISE)).bins else "standard"
 
 
-def _whitening(data: TrainingData) -> Whitening | None:
+def _whitening(data: Training) -> Whitening | None:
     """The whitened directions of the table; they are the same for every encoding."""
     return data.encoder(InputChoice("standard", whitened=True)).whitening
 
@@ -390,7 +195,8 @@ def run_trials(
     narrow: dict[str, Candidate] = {}
     best.keep(*fits.fit(chosen, TRIAL))
     if fits.plan.few and fits.options.idle_features == "auto":
-        chosen = without_idle_features(fits, best)
+        best.replace(*without_idle_features(fits, best.attempt, best.fit))
+        chosen = best.attempt.candidate
     for dimension in dimensions:
         chosen = _search_dimension(fits, best, dimension, chosen, narrow)
     if chosen.temperature is None:
@@ -486,14 +292,14 @@ MOST_LONGER = 3
 """Most longer fits after one another."""
 
 
-def fit_on(fits: CandidateFits, best: BestSoFar, reporter: Reporter, began: float) -> None:
+def fit_on(fits: CandidateFits, best: BestSoFar) -> None:
     """Go on from the best fit, as long as held-out rows are better by more than a standard error.
+
+    If the last of `MOST_LONGER` fits still made it better, the user is told.
 
     Args:
         fits: Makes the fits.
         best: Has the best fit; gets a better one.
-        reporter: Gets a message if the last of `MOST_LONGER` fits still made it better.
-        began: When the user began to wait, monotonic seconds.
     """
     fits.plan.extend([LONGER] * MOST_LONGER)
     for _ in range(MOST_LONGER):
@@ -503,8 +309,8 @@ def fit_on(fits: CandidateFits, best: BestSoFar, reporter: Reporter, began: floa
         if attempt.rows is None or not is_better(attempt.rows, best.attempt.rows, simpler=False):
             return
         best.replace(attempt, outcome)
-    seconds = 10 * math.ceil((time.monotonic() - began) / 5.0)
-    reporter.say(f"still improving when the time was up: --budget {seconds} may give more")
+    seconds = 10 * math.ceil((time.monotonic() - fits.data.began) / 5.0)
+    fits.data.reporter.say(f"still improving when the time was up: --budget {seconds} may give more")
 
 
 def _better_alone(fits: CandidateFits, candidate: Candidate, outcome: Fit) -> str | None:
@@ -526,58 +332,46 @@ def _better_alone(fits: CandidateFits, candidate: Candidate, outcome: Fit) -> st
     return PIECEWISE if binned < plain else "standard"
 
 
-def trial(data: TrainingData, options: TrainOptions, reporter: Reporter, device: str = "cpu") -> Attempt:
+def trial(data: Training) -> Attempt:
     """One trial of the candidate that `search` starts from; its loss compares tables with other columns.
 
     Raises:
         FitError: The fit became non-finite.
     """
     # A trial takes a small share of it.
-    plan = SearchPlan([FULL], options, len(data.split.training), began=time.monotonic())
-    fits = CandidateFits(data, options, plan, reporter, device)
-    attempt, outcome = fits.fit(first_candidate(data, options), TRIAL)
+    fits = CandidateFits(data, SearchPlan([FULL], data.options, len(data.split.training), began=time.monotonic()))
+    attempt, outcome = fits.fit(first_candidate(data), TRIAL)
     if outcome is None:
         raise FitError(str(fits.failure))
     return attempt
 
 
-def search(
-    data: TrainingData,
-    options: TrainOptions,
-    reporter: Reporter,
-    device: str,
-    began: float,
-    kept_back: float = 0.0,
-) -> SearchResult:
+def search(data: Training) -> SearchResult:
     """Fit candidates and keep the best. A candidate whose fit becomes non-finite is reported and passed over.
 
     A KeyboardInterrupt ends the search; once a fit is scored, the best one so far is kept.
 
     Args:
-        data: The table.
-        options: Validated options; options with a given value are not searched.
-        reporter: Gets the progress.
-        device: Device of the fits.
-        began: When the user began to wait, in monotonic seconds: ``--budget`` counts from there.
-        kept_back: Seconds of ``--budget`` that are left for what follows the search.
+        data: The training; options with a given value are not searched.
 
     Raises:
         FitError: Every fit became non-finite.
         KeyboardInterrupt: The search was interrupted before a fit was scored. Later it returns the best fit so far.
     """
-    rows = len(data.split.training)
+    options, reporter, rows = data.options, data.reporter, len(data.split.training)
     if options.budget is not None:
         reporter.say("a budget in seconds: another machine, or a busy one, gives another fit")
-    chosen = first_candidate(data, options)
-    dimensions = list(open_dimensions(data, options))
+    chosen = first_candidate(data)
+    dimensions = list(open_dimensions(data))
     # The first candidate, and the other values of each dimension.
     trials = 1 + sum(len(dimension.others) for dimension in dimensions) if dimensions and not options.quick else 0
     # A handful of rows tells a straight line more surely than a bend.
     linear = options.quick and options.budget is None and rows < FEWEST_ROWS_TO_BEND
     linear &= "hidden" not in options.model_fields_set
-    plan = SearchPlan([TRIAL] * trials + [FULL, SETTLING], options, rows, began=began, kept_back=kept_back)
-    fits = CandidateFits(data, options, plan, reporter, device)
-    best, interrupted = BestSoFar(few=data.few), False
+    stages = [TRIAL] * trials + [FULL, SETTLING]
+    plan = SearchPlan(stages, options, rows, began=data.began, kept_back=data.kept_back)
+    fits = CandidateFits(data, plan)
+    best = BestSoFar(few=data.few)
     try:
         if trials and not plan.late:
             chosen = run_trials(fits, best, chosen, dimensions)
@@ -586,7 +380,7 @@ def search(
             fit_in_full(fits, best, chosen)
         limited = options.budget is not None or options.epochs is not None
         if trial is not None and not limited and trial - best.attempt.loss > MUCH_BETTER:
-            fit_on(fits, best, reporter, began)
+            fit_on(fits, best)
         if linear and not fits.interrupted:
             fits.plan = SearchPlan([FULL, SETTLING], options, rows, began=time.monotonic())
             simple = BestSoFar(few=data.few)
@@ -597,9 +391,9 @@ def search(
             if fits.newest is None:
                 raise
             best.replace(*fits.newest)
-        interrupted = True
+        fits.interrupted = True
     if best.fit is None:
         raise FitError(str(fits.failure))
     if best.attempt.stage not in (SETTLING, LONGER) and fits.of_numbers:
         reporter.say("the fit has not converged: noisy rows may count too little")
-    return SearchResult(best.attempt, best.fit, tuple(fits.attempts), interrupted or fits.interrupted)
+    return SearchResult(best.attempt, best.fit, tuple(fits.attempts), fits.interrupted)

@@ -8,26 +8,18 @@ which many are 0.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS
-from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
-from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import Limits
-from murho.model.encoding.encoder import InputChoice
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.inference import suspected_code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from murho.model.training.options import TrainOptions
-    from murho.model.training.rows import TrainingData
+from murho.model.training.options import TrainOptions
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
 """Temperatures to try. 1 is the exact free energy; below 1 the data get more weight than Bayes' rule gives them."""
@@ -201,7 +193,6 @@ def is_overdispersed(targets: NDArray[np.float64], inputs: NDArray[np.floating])
     return bool(np.mean(residuals**2) > targets.mean())
 
 
-FEWEST_ROWS_FOR_A_MIXTURE = 200
 MOST_ROWS_OF_A_LINE = 10_000
 
 
@@ -213,41 +204,3 @@ def first_likelihood(classes: tuple[str, ...] | None, options: TrainOptions) -> 
     if classes is None:
         return "heteroscedastic" if options.noise == "auto" else options.noise
     return "bernoulli" if len(classes) == 2 else "categorical"
-
-
-def dimensions_of_numbers(data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
-    """The dimensions of the search that only numbers have: the transform of the target, and its noise."""
-    # Noise of one size in the target's unit has no single size after a logarithm.
-    if options.transform == "auto" and options.noise != "fixed" and data.bends("log"):
-        yield SearchDimension("transform", ("log",))
-    if options.noise == "auto":
-        few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
-        others = ("homoscedastic",) if few else ("mixture", "negative-binomial")
-        targets = data.targets[data.split.learned]
-        suited = [kind for kind in others if suits(kind, targets, data.limits, options)]
-        if "negative-binomial" in suited and not is_overdispersed(
-            targets, data.encoded(InputChoice("standard")).inputs[data.split.learned]
-        ):
-            suited.remove("negative-binomial")
-        yield SearchDimension("noise", tuple(suited))
-
-
-def likelihood_spec(kind: str, transform: str, data: TrainingData, options: TrainOptions) -> LikelihoodSpec:
-    """The observation model of a fit, and of ``model.json``: with a wide component where it takes one.
-
-    Args:
-        kind: A kind of `model.bbb.registry.KINDS`.
-        transform: Transform of the target.
-        data: The table; a classifier gets the class shares of its training rows.
-        options: Options of the training.
-    """
-    learned, classes = data.split.learned, data.schema.target.classes
-    weights = None if data.weights is None else data.weights[learned]
-    sigma = options.noise_sigma if kind == "fixed" else None
-    return LikelihoodSpec(
-        kind,
-        sigma=None if sigma is None else sigma / data.standardisation(transform).scale,
-        components=options.noise_components if kind == "mixture" else None,
-        wide=WideRule.after(len(learned), data.spread(transform)) if LIKELIHOODS[kind].wide_tails else None,
-        shares=None if classes is None else ClassShares.of(data.targets[learned], len(classes), weights),
-    )

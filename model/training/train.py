@@ -1,61 +1,40 @@
-"""`train`, from a table to the content of a checkpoint: split, encode, search over fits, calibrate, score.
-
-Whether the column of ``--time`` is a feature is judged on later rows. A network that reads the time learns level and
-trend of each past stretch. If the noise is correlated from row to row it learns its path by heart, and goes on from its
-end in a straight line: worse than not knowing the time. If there is a trend or a season, the time is worth much. So two
-trial fits, with and without the column, are judged forward in time.
-
-With ``--time`` a last fit comes after the search. A member that judges a block in time has not learned from that block,
-nor from any row after it. The members that serve should know the newest rows. So, after the choice and the calibration,
-every member goes on from its kept parameters, for few steps and at the chosen temperature, on as many of the newest
-rows as it saw of the oldest when it was judged (`model.tables.splits.Split.newest`). No row is left to say when to
-stop.
-"""
+"""`train`, from a table to the content of a checkpoint: split, search over fits, judge, calibrate, describe."""
 
 from __future__ import annotations
 
-import copy
-import math
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
-import torch
+import pyarrow as pa
+from numpy.typing import NDArray
+from torch import Tensor
 
-from murho.model.bbb.fit import Fit, default_batch_size, fit
 from murho.model.bbb.network import learned_tensors
-from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.encoding.feature_distribution import FeatureDistribution, QuantileScores
 from murho.model.encoding.imputation import imputed_columns
 from murho.model.encoding.unlike import Distances
-from murho.model.errors import FitError
 from murho.model.evaluation.held_out import calibrate_held_out
+from murho.model.evaluation.rows import JudgedRows
 from murho.model.evaluation.totals import calibrate_totals
 from murho.model.runtime import at_most_threads
-from murho.model.seeds import seed_for
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, json_cells
-from murho.model.training.candidates import SHARE_OF_SEARCH, Attempt, Candidate, Reporter, SearchResult, Stage
+from murho.model.tables.splits import HeldOut
+from murho.model.training.candidates import SHARE_OF_SEARCH, Attempt, Reporter, SearchResult, Stage
+from murho.model.training.context import Training, split_table
 from murho.model.training.extrapolation import extrapolation_trial, with_extrapolation_prior
 from murho.model.training.idle_features import note_of_unread
+from murho.model.training.options import TrainOptions
 from murho.model.training.prepared_table import PreparedTable, prepare_table, rows_for_budget
-from murho.model.training.rows import TrainingData, learnable_rows
-from murho.model.training.search import fit_options, search, trial
-from murho.model.training.tasks import likelihood_spec
+from murho.model.training.search import search
+from murho.model.training.time_column import choose_time_feature, fit_to_newest_rows
 from murho.model.training.tree_check import check_trees
 from murho.model.training.weight_spread import scale_weights, weight_factor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from murho.model.evaluation.rows import JudgedRows
-    from murho.model.tables.splits import HeldOut
-    from murho.model.training.options import TrainOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,27 +101,23 @@ def train(
         FitError: Every fit became non-finite.
         KeyboardInterrupt: See `train_on`.
     """
-    began = time.monotonic()
     prepared = prepare_table(table, target, options)
     for line in prepared.left_out_lines():
         reporter.say(line)
-    return train_on(rows_for_budget(prepared), reporter=reporter, device=device, began=began)
+    return train_on(rows_for_budget(prepared), reporter=reporter, device=device)
 
 
-SHARE_TO_FINISH = 0.2
-"""Share of a budget by the clock that calibration and report take on a sample of the rows."""
 ROWS_IN_A_HURRY = 500
 """Most rows that calibrate and score a training which was interrupted after the search: about a second."""
 
 
 @at_most_threads()
-def train_on(prepared: PreparedTable, *, reporter: Reporter, began: float, device: str = "cpu") -> Trained:
+def train_on(prepared: PreparedTable, *, reporter: Reporter, device: str = "cpu") -> Trained:
     """Fit a BBB network to a prepared table.
 
     Args:
         prepared: The table; the user knows which columns are left out.
         reporter: Gets the progress.
-        began: When the user began to wait, in monotonic seconds, for ``--budget``.
         device: Device of the fit.
 
     Returns:
@@ -154,127 +129,49 @@ def train_on(prepared: PreparedTable, *, reporter: Reporter, began: float, devic
         FitError: Every fit became non-finite.
         KeyboardInterrupt: Interrupted before the first fit was scored, or again while calibrating in a hurry.
     """
-    options = prepared.options
     for line in prepared.notes:
         reporter.say(line)
-    data = learnable_rows(prepared, reporter.say)
-    if options.time is not None:
-        data = choose_time_feature(data, options.time, options, reporter, device)
-    kept_back = SHARE_TO_FINISH * options.budget if options.budget and prepared.rows is not None else 0.0
-    result = search(data, options, reporter, device, began, kept_back)
+    training = choose_time_feature(split_table(prepared, reporter, device))
+    result = search(training)
     try:
-        reporter.say(f"chose {result.best.candidate}")
-        unread = result.best.candidate.inputs.unread_by_all
-        if unread:
-            reporter.say(note_of_unread(unread, len(data.schema.features)))
-        if result.interrupted:
-            reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
-        return _finished(data, result, options, began, reporter, device, None)
+        for line in _choices(training, result):
+            reporter.say(line)
+        return _finish(training, result)
     except KeyboardInterrupt:
         reporter.say(
             f"interrupted: calibrating on at most {ROWS_IN_A_HURRY} rows, then saving; Ctrl-C once more ends without a "
             "checkpoint"
         )
-        result = replace(result, interrupted=True)
-        return _finished(data, result, options, began, reporter, device, ROWS_IN_A_HURRY)
+        return _finish(training, replace(result, interrupted=True), ROWS_IN_A_HURRY)
 
 
-def choose_time_feature(
-    data: TrainingData, time: str, options: TrainOptions, reporter: Reporter, device: str
-) -> TrainingData:
-    """Leave the time out of the features if later rows are then predicted better.
+def _choices(training: Training, result: SearchResult) -> Iterator[str]:
+    """What the search has chosen, for people."""
+    candidate = result.best.candidate
+    yield f"chose {candidate}"
+    if unread := candidate.inputs.unread_by_all:
+        yield note_of_unread(unread, len(training.schema.features))
+    if result.interrupted:
+        yield f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})"
 
-    Args:
-        data: The table, split forward in time.
-        time: The column of ``--time``.
-        options: Options of the training.
-        reporter: Gets the progress.
-        device: Device of the fits.
 
-    Returns:
-        ``data``, or the same without the column. It is ``data`` where nothing can be compared: if the column is no
-        feature or the only one, or if no row is judged forward.
-    """
-    others = tuple(feature for feature in data.schema.features if feature.name != time)
-    if not others or len(others) == len(data.schema.features) or data.split.validation is data.split.training:
-        return data
-    reason = "later rows are predicted better without it"
-    schema = Schema(others, data.schema.target, {**data.schema.left_out, time: reason})
-    without = replace(
-        data, schema=schema, columns={name: column for name, column in data.columns.items() if name != time}
+def _finish(training: Training, result: SearchResult, most_rows: int | None = None) -> Trained:
+    """Judge, calibrate and describe the outcome of a search, on at most so many rows; None: all that are held out."""
+    fits, split, candidate = len(result.attempts), training.split, result.best.candidate
+    training.reporter.stage(
+        Stage("calibrating and scoring on held-out rows", fits, fits, done=SHARE_OF_SEARCH, share=0.0)
     )
-    try:
-        losses = []
-        for title, tried in ((f"with {time!r}", data), (f"without {time!r}", without)):
-            reporter.say(f"a trial {title} as a feature, judged on later rows:")
-            losses.append(trial(tried, options, reporter, device).loss)
-    except FitError:
-        return data
-    if losses[1] >= losses[0]:
-        return data
-    reporter.say(f"left out column {time!r}: {reason}")
-    return without
-
-
-def _finished(
-    data: TrainingData,
-    result: SearchResult,
-    options: TrainOptions,
-    began: float,
-    reporter: Reporter,
-    device: str,
-    most_rows: int | None,
-) -> Trained:
-    """Calibrate, score and describe the outcome of a search, on at most so many rows; None: all that are held out."""
-    chosen, candidate = result.fit, result.best.candidate
-    fits = len(result.attempts)
-    reporter.stage(Stage("calibrating and scoring on held-out rows", fits, fits, done=SHARE_OF_SEARCH, share=0.0))
-    split, targets = data.split, data.targets
-    classes, target = data.schema.target.classes, data.standardisation(candidate.transform)
-    architecture = chosen.network.architecture
-    encoder, encoded = data.encoder(candidate.inputs), data.encoded(candidate.inputs)
-    learned_targets = targets[split.learned]
-    spec = ModelSpec(
-        architecture=architecture,
-        prior=options.make_prior(),
-        likelihood=likelihood_spec(candidate.noise, candidate.transform, data, options),
-        target=target,
-        schema=data.schema,
-        encoder=encoder,
-        default_seed=options.seed,
-    )
-    learned = learned_tensors(chosen.network, chosen.likelihood)
-    groups = _at_most(most_rows, split.held_out(architecture.members))
+    encoded, targets = training.encoded(candidate.inputs), training.targets
+    groups = _at_most(most_rows, split.held_out(result.fit.network.architecture.members))
     units, grouped = (None, False) if split.units is None else (split.units.of_rows, split.units.grouped)
-    spread = 1.0
-    if classes is None and options.temperature is None and not (grouped or split.forward):
-        spread = weight_factor(Posterior(spec, learned, engine="torch"), encoded, targets, groups, data.weights)
-        learned = scale_weights(learned, spread)
-    slopes: Mapping[int, float] = dict.fromkeys(encoder.zero_in_training, 0.0)
-
-    def beyond_range(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return with_extrapolation_prior(tensors, architecture, slopes, means=chosen.likelihood.means)
-
-    if encoder.textbook:
-        slopes = {}
-    else:
-        # The fit leaves such weights near their random start: the trial does without them.
-        extrapolation = extrapolation_trial(
-            Posterior(spec, beyond_range(learned), engine="torch"),
-            data.learned_columns,
-            data.spread(candidate.transform),
-        )
-        slopes = extrapolation.slopes
-        spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
-    # Compiled code, which the fits have loaded: a report asks for more answers than the calibration.
-    posterior = Posterior(spec, beyond_range(learned))
+    posterior, spread, beyond_range = _read_out(training, result, groups)
     calibrated = calibrate_held_out(
         posterior,
         encoded,
         targets,
         groups,
         calibrating=range(len(groups)) if split.folds is not None else range(1, len(groups)),
-        weights=data.weights,
+        weights=training.weights,
         units=units,
         even=grouped,
         forward=split.forward,
@@ -288,35 +185,59 @@ def _finished(
         units=units if grouped else None,
         in_time=split.forward,
     )
-    if split.forward and split.validation is not split.training and not result.interrupted:
-        served = fit_to_newest_rows(data, candidate, chosen, options, reporter, device)
-        posterior = Posterior(spec, beyond_range(learned_tensors(served.network, served.likelihood)))
-    training = {
-        "rows": len(split.learned),
-        "validation_rows": len(split.validation),
-        "calibration_rows": len(split.calibration),
-        "left_out_rows": data.left_out,
-        "epochs": chosen.epochs,
-        "best_epoch": chosen.best_epoch,
-        "stopped": chosen.stopped,
-        "interrupted": result.interrupted,
-        "temperature": candidate.temperature,
-        "weight_spread": spread,
-        "candidates": [attempt.to_json() | {"chosen": attempt is result.best} for attempt in result.attempts],
-        "options": options.model_dump(mode="json"),
-        "example": _example(data.schema, encoder.distribution),
-        "targets": _distribution(learned_targets, classes),
-        "seconds": round(time.monotonic() - began, 3),
-    }
-    metrics = {**calibrated.metrics, "held_out": split.validation is not split.training}
-    checked = classes is None and data.weights is None and most_rows is None
-    if checked and (trees := check_trees(metrics, data.columns, targets, split)):
+    unseen = split.validation is not split.training
+    if split.forward and unseen and not result.interrupted:
+        newest = fit_to_newest_rows(training, candidate, result.fit)
+        posterior = Posterior(posterior.spec, beyond_range(learned_tensors(newest.network, newest.likelihood)))
+    facts, metrics = _describe(training, result, spread), {**calibrated.metrics, "held_out": unseen}
+    checked = training.schema.target.classes is None and training.weights is None and most_rows is None
+    if checked and (trees := check_trees(metrics, training.columns, targets, split)):
         metrics["trees"] = trees
-        if options.quick:
-            reporter.say("boosted trees predict held-out rows better than this first look: train without --quick")
-    spec = spec.made_now(calibration=calibrated.conformal, totals=totals, metrics=metrics, training=training)
-    evidence = Evidence(data.columns, targets, data.row_numbers, calibrated.held_out, result.attempts, result.best)
+        if training.options.quick:
+            training.reporter.say(
+                "boosted trees predict held-out rows better than this first look: train without --quick"
+            )
+    spec = posterior.spec.made_now(calibration=calibrated.conformal, totals=totals, metrics=metrics, training=facts)
+    evidence = Evidence(
+        training.columns, targets, training.row_numbers, calibrated.held_out, result.attempts, result.best
+    )
     return Trained(posterior.described(spec), evidence)
+
+
+def _read_out(
+    training: Training, result: SearchResult, groups: Sequence[HeldOut]
+) -> tuple[Posterior, float, Callable[[Mapping[str, Tensor]], dict[str, Tensor]]]:
+    """The posterior of the kept fit, the factor of its weights, and what sets their prior beyond the range."""
+    chosen, candidate, split, options = result.fit, result.best.candidate, training.split, training.options
+    architecture, encoder = chosen.network.architecture, training.encoder(candidate.inputs)
+    spec = ModelSpec(
+        architecture=architecture,
+        prior=options.make_prior(),
+        likelihood=training.likelihood_spec(candidate.noise, candidate.transform),
+        target=training.standardisation(candidate.transform),
+        schema=training.schema,
+        encoder=encoder,
+        default_seed=options.seed,
+    )
+    learned, spread = learned_tensors(chosen.network, chosen.likelihood), 1.0
+    one_by_one = split.units is None or not split.units.grouped
+    if training.schema.target.classes is None and options.temperature is None and one_by_one and not split.forward:
+        raw = Posterior(spec, learned, engine="torch")
+        spread = weight_factor(raw, training.encoded(candidate.inputs), training.targets, groups, training.weights)
+        learned = scale_weights(learned, spread)
+    beyond_range = partial(with_extrapolation_prior, architecture=architecture, means=chosen.likelihood.means)
+    slopes: Mapping[int, float] = {}
+    if not encoder.textbook:
+        # The fit leaves such weights near their random start: the trial does without them.
+        flat = beyond_range(learned, slopes=dict.fromkeys(encoder.zero_in_training, 0.0))
+        extrapolation = extrapolation_trial(
+            Posterior(spec, flat, engine="torch"), training.learned_columns, training.spread(candidate.transform)
+        )
+        slopes = extrapolation.slopes
+        spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
+    beyond_range = partial(beyond_range, slopes=slopes)
+    # Compiled code, which the fits have loaded: a report asks for more answers than the calibration.
+    return Posterior(spec, beyond_range(learned)), spread, beyond_range
 
 
 def _at_most(rows: int | None, groups: Sequence[HeldOut]) -> list[HeldOut]:
@@ -327,6 +248,34 @@ def _at_most(rows: int | None, groups: Sequence[HeldOut]) -> list[HeldOut]:
     return [replace(group, rows=group.rows[:most]) for group in groups]
 
 
+def _describe(training: Training, result: SearchResult, spread: float) -> dict[str, Any]:
+    """The facts of a training, as JSON.
+
+    Args:
+        training: The training.
+        result: The outcome of its search.
+        spread: Factor of the standard deviations of weights (`model.training.weight_spread`).
+    """
+    fit, candidate, split, schema = result.fit, result.best.candidate, training.split, training.schema
+    return {
+        "rows": len(split.learned),
+        "validation_rows": len(split.validation),
+        "calibration_rows": len(split.calibration),
+        "left_out_rows": training.left_out,
+        "epochs": fit.epochs,
+        "best_epoch": fit.best_epoch,
+        "stopped": fit.stopped,
+        "interrupted": result.interrupted,
+        "temperature": candidate.temperature,
+        "weight_spread": spread,
+        "candidates": [attempt.to_json() | {"chosen": attempt is result.best} for attempt in result.attempts],
+        "options": training.options.model_dump(mode="json"),
+        "example": _example(schema, training.distribution),
+        "targets": _distribution(training.targets[split.learned], schema.target.classes),
+        "seconds": round(time.monotonic() - training.began, 3),
+    }
+
+
 def _distribution(targets: NDArray[np.float64], classes: tuple[str, ...] | None) -> dict[str, Any] | None:
     """Quantiles of the training targets, or rows of each class, for those who show a prediction beside them."""
     if classes is not None:
@@ -334,60 +283,6 @@ def _distribution(targets: NDArray[np.float64], classes: tuple[str, ...] | None)
         return {"classes": dict(zip(classes, counts.tolist(), strict=True))}
     scores = QuantileScores.fit(targets)
     return None if scores is None else scores.to_json()
-
-
-STEPS = 500
-LEARNING_RATE = 0.1
-"""First learning rate, as a share of the usual one: weights move to what the newest rows add, and not anywhere else."""
-SHOWN = 256
-
-
-def fit_to_newest_rows(
-    data: TrainingData, candidate: Candidate, kept: Fit, options: TrainOptions, reporter: Reporter, device: str
-) -> Fit:
-    """Continue a fit on the newest rows, without early stopping.
-
-    Args:
-        data: The table.
-        candidate: The choices of the search.
-        kept: The fit whose members were judged; it is not changed.
-        options: Options of the training.
-        reporter: Gets the progress.
-        device: Device of the fit.
-
-    Returns:
-        The continued fit, or ``kept`` if the continued one became non-finite.
-    """
-    rows = data.newest_rows(candidate.inputs, candidate.transform)
-    minibatches = math.ceil(len(rows) / (options.batch_size or default_batch_size(len(rows))))
-    title = "on the newest rows"
-    network, likelihood = copy.deepcopy((kept.network, kept.likelihood))
-    reporter.begin(title)
-    try:
-        return fit(
-            network,
-            likelihood,
-            options.make_prior(),
-            rows,
-            Rows(rows.features[-SHOWN:], rows.targets[-SHOWN:]),  # progress to look at: it decides nothing
-            fit_options(
-                options,
-                len(rows),
-                rate=LEARNING_RATE,
-                epochs=min(options.epochs or STEPS, max(1, round(STEPS / minibatches))),
-                patience=None,
-                warm_up_steps=0,
-                temperature=kept.temperature,
-                seed=seed_for(options.seed, "newest rows"),
-            ),
-            device=torch.device(device),
-            progress=reporter,
-        )
-    except FitError as error:
-        reporter.say(f"{title}: passed over: {error}")
-        return kept
-    finally:
-        reporter.end()
 
 
 def _example(schema: Schema, distribution: FeatureDistribution | None) -> dict[str, Any] | None:

@@ -7,17 +7,14 @@ are judged on that one. NumPy alone takes a second.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from murho.model.arrays import Array, Bools, Doubles, Ints
 from murho.model.tables.schema import Columns, is_missing
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from murho.model.arrays import Array, Bools, Doubles, Ints
-    from murho.model.tables.splits import Split
+from murho.model.tables.splits import Split
 
 MOST_ROWS, MOST_CELLS, MOST_FEATURES, MOST_BINS = 3_000, 60_000, 200, 4_000
 """Rows, cells, features and bins that are looked at: so many take about a second."""

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
-from murho.model.bbb.fit import Fit, FitOptions, default_batch_size, fit
+from murho.model.bbb.fit import Fit, default_batch_size, fit
 from murho.model.bbb.network import BayesianNetwork, learned_tensors, load_tensors, noise_tensors
 from murho.model.bbb.priors import PosteriorPrior, gaussian_kl
 from murho.model.bbb.rows import Rows
+from murho.model.bbb.schedule import FitOptions
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.spec import ModelSpec
 from murho.model.distributions.mixtures import WideRule
 from murho.model.errors import OptionError
 from murho.model.runtime import at_most_threads
@@ -34,16 +37,9 @@ from murho.model.tables.splits import (
     folds_of,
     single_rows,
 )
+from murho.model.training.candidates import Reporter
+from murho.model.training.options import UpdateOptions
 from murho.model.training.revisions import LabelledRows, Revised, revise
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-
-    from murho.model.checkpoint.spec import ModelSpec
-    from murho.model.training.candidates import Reporter
-    from murho.model.training.options import UpdateOptions
 
 
 def posterior_shift(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> dict[str, float]:

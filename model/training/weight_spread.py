@@ -15,28 +15,24 @@ of weights are multiplied by one factor, for which it does; what members disagre
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 
 import numpy as np
+from torch import Tensor
 from torch.nn import functional
 
+from murho.model.arrays import Bools, Doubles
 from murho.model.bbb.network import inverse_softplus
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.distributions.predictive import Predictive
+from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.judging import in_passes
 from murho.model.evaluation.rows import RowArrays, RowWeights
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
-    from murho.model.arrays import Bools, Doubles
-    from murho.model.distributions.predictive import Predictive
-    from murho.model.encoding.encoder import Encoded
-    from murho.model.predictive.plans import DrawnRows
-    from murho.model.tables.splits import HeldOut
+from murho.model.predictive.plans import DrawnRows
+from murho.model.tables.splits import HeldOut
 
 DRAWS = 32
 """Draws of each member."""

@@ -16,7 +16,8 @@ import mlflow
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
-from murho.model.checkpoint.posterior import Posterior, typical_rows
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.proof import typical_rows
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.python.answers import as_value_errors
 from murho.model.python.interface import table_of, version_directory

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.checkpoint.posterior import Posterior, typical_rows
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.proof import typical_rows
 from murho.model.predictive.prediction import PredictOptions
 from tests.support import ROOT, call_murho
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from murho.cli.models import model_lines
-from murho.model.checkpoint.stores import CheckpointSummary
+from murho.model.checkpoint.summaries import CheckpointSummary
 from tests.support import call_murho
 
 NOW = datetime(2030, 5, 5, tzinfo=UTC)

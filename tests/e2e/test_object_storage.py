@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
+from murho.model.checkpoint.object_storage import ObjectStorage
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.stores import ObjectStore
 from tests.e2e.support import MURHO, Service, serve
 from tests.e2e.test_versions import refused, version_of
 from tests.e2e.traffic import OneRow, offline, wait_until

@@ -17,7 +17,6 @@ from murho_client import Client, InvalidInput
 
 import murho
 from murho.model.calibration.totals import TotalsCalibration
-from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.tables.schema_inference import GROUPS
 from tests.e2e.support import Service, serve
@@ -140,7 +139,7 @@ def test_rows_of_one_unit_are_less_certain_together(tmp_path: Path) -> None:
             totals=TotalsCalibration(within=0.5),
         )
     )
-    write_checkpoint(tmp_path, "rents", described.spec, described.tensors)
+    described.save(tmp_path, "rents")
     rows = pd.DataFrame([ROWS[0]] * 8)
     offline = murho.load(tmp_path / "rents")
     alone = offline.aggregate(rows.assign(patient=range(8)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
+from murho.model.checkpoint.checkpoint import read_stored
 from murho.model.checkpoint.posterior import Posterior
 from tests.e2e.support import Service, serve
 from tests.e2e.traffic import OneRow, offline, wait_until
@@ -31,7 +31,7 @@ def variants(tiny_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
         spec, tensors = stored.spec, stored.tensors
         for number in range(VARIANTS):
             moved = replace(spec, target=replace(spec.target, location=spec.target.location + 100.0 * number))
-            write_checkpoint(directory / "variants", "cars", moved, tensors)
+            Posterior(moved, tensors).save(directory / "variants", "cars")
 
     root = made_once(tmp_path_factory, "car versions", make)
     return [root / "variants" / "cars" / str(number + 1) for number in range(VARIANTS)]

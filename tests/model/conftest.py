@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 import torch
 
-from murho.model.bbb.fit import Epoch, Fit, FitOptions, Progress, fit
+from murho.model.bbb.fit import Epoch, Fit, Progress, fit
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.priors import GaussianPrior, Prior
 from murho.model.bbb.registry import make_likelihood
 from murho.model.bbb.rows import Rows
-from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.bbb.schedule import FitOptions
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.candidates import Attempt, Candidate, Reporter, Stage
 from murho.model.training.options import make_options
-from murho.model.training.search import CandidateFits
 from murho.model.training.train import Trained, train
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def rent_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the checkpoint ``rent`` version 1, two members, heteroscedastic."""
     root: Path = tmp_path_factory.mktemp("checkpoints")
     trained = train_quickly(make_table(), members=2, noise="heteroscedastic", epochs=60)
-    write_checkpoint(root, "rent", trained.spec, trained.posterior.tensors)
+    trained.posterior.save(root, "rent")
     return root
 
 
@@ -180,7 +180,7 @@ def room_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     root: Path = tmp_path_factory.mktemp("checkpoints of rooms")
     trained = train_rooms(rooms_table())
-    write_checkpoint(root, "rooms", trained.spec, trained.posterior.tensors)
+    trained.posterior.save(root, "rooms")
     return root
 
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from murho.model.bbb.network import Architecture
 from murho.model.calibration.classes import ClassCalibration, ClassMap, fit_prediction_sets
-from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
@@ -106,4 +105,4 @@ class Classifier(FakeModel):
 def write_classifier(root: Path, name: str = "cars", spec: ModelSpec | None = None) -> Path:
     """Writes a checkpoint of a classifier, or of another specification, with random weights; returns its directory."""
     spec = (spec or class_spec()).made_now()
-    return write_checkpoint(root, name, spec, random_tensors(spec))
+    return Posterior(spec, random_tensors(spec)).save(root, name)

@@ -94,7 +94,7 @@ def _learned(store: Store, name: str, checkpoints: str, device: str) -> JSON:
         **better.spec.records,
         "update": {**better.spec.records["update"], "outcomes_until": [last.came, last.id]},
     }
-    written = place.write(name, replace(better.spec, records=records), better.tensors)
+    written = place.write(name, better.described(replace(better.spec, records=records)))
     return facts | {"version": str(written.version)}
 
 

@@ -10,7 +10,7 @@ from murho.cli.shared import CheckpointsOption, JsonOption, print_json, print_li
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.model.checkpoint.stores import CheckpointSummary
+    from murho.model.checkpoint.summaries import CheckpointSummary
 
 SPANS = ((31_536_000, "year"), (2_592_000, "month"), (86_400, "day"), (3_600, "hour"), (60, "minute"))
 
@@ -20,7 +20,8 @@ def models(
     json: JsonOption = False,
 ) -> None:
     """List the checkpoints of a directory: target, rows, score on held-out rows, and age of the latest version."""
-    from murho.model.checkpoint.stores import store_at, summaries
+    from murho.model.checkpoint.stores import store_at
+    from murho.model.checkpoint.summaries import summaries
 
     store = store_at(checkpoints)
     found = summaries(store)

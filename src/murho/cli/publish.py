@@ -18,8 +18,7 @@ def publish(
 ) -> None:
     """Put a version from disk into object storage, as the next version there."""
     from murho.model.checkpoint.checkpoint import name_and_version
-    from murho.model.checkpoint.object_store import ObjectStore
-    from murho.model.checkpoint.stores import store_at
+    from murho.model.checkpoint.stores import ObjectStore, store_at
     from murho.model.errors import OptionError
 
     store = store_at(url)

@@ -40,7 +40,7 @@ def finish_revision(
     name, spec, extras = source.parent.name, revised.posterior.spec, {}
     if report:
         extras = report_or_warning(lambda: revision_report(name, revised, rows, with_rows=report_rows))
-    made = store.write(name, spec, revised.posterior.tensors, extras=extras)
+    made = store.write(name, revised.posterior, extras=extras)
     if json:
         print_written(made, **{revised.kind: revised.facts}, metrics=spec.metrics)
         return

@@ -187,7 +187,7 @@ def train(
 
     table = read_table(data, form)
     with naming(data):
-        prepared = prepare_table(table, column, options)
+        prepared = prepare_table(table, column, options, began)
         described = prepared.report()
     width = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
     say("\n".join(report_lines(described, Path(named(data)).name, width or None)))
@@ -203,12 +203,12 @@ def train(
     use_threads_for_answering()
     with TerminalReporter() as reporter:
         with naming(data):
-            trained = train_on(prepared, reporter=reporter, began=began, device=resolved)
+            trained = train_on(prepared, reporter=reporter, device=resolved)
         with interrupts_held_back():
             extras = {}
             if report or (report is None and not options.quick):
                 extras = report_or_warning(lambda: _report(chosen_name, trained, reporter, with_rows=report_rows))
-            written = store.write(chosen_name, trained.spec, trained.posterior.tensors, extras=extras)
+            written = store.write(chosen_name, trained.posterior, extras=extras)
     interrupted = trained.spec.training["interrupted"]
     if json:
         print_written(written, interrupted=interrupted, metrics=trained.spec.metrics, data=described.to_json())

@@ -15,7 +15,8 @@ from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 from murho.model.bbb.registry import make_likelihood
 from murho.model.bbb.rows import Rows
-from murho.model.bbb.steps import KINDS, CompiledSteps, PlainSteps, StepOptions, steps_of
+from murho.model.bbb.schedule import StepOptions
+from murho.model.bbb.steps import KINDS, CompiledSteps, PlainSteps, steps_of
 from murho.model.runtime import at_most_threads
 from tests.model.conftest import present, small_fit, small_rows
 
@@ -83,7 +84,6 @@ def made(
     draws = options.pop("draws", 1)
     plain = PlainSteps(
         *(network, likelihood, prior, rows, rows.seen_by(MEMBERS)),
-        learning_rate=0.0,
         draws=draws,
         minibatches=3,
         seed=5,
@@ -144,7 +144,7 @@ def test_the_gradient_is_that_of_automatic_differentiation(case: dict[str, Any],
     norms = sum(gradient.square().sum(dim=1) for gradient in gradients)
     assert isinstance(norms, torch.Tensor)
     clipped = (10.0 / norms.sqrt()).clamp(max=1.0).unsqueeze(1)
-    for gradient, average in zip(gradients, taken.plain.optimiser.moments["exp_avg"], strict=True):
+    for gradient, average in zip(gradients, taken.state.first, strict=True):
         expected = gradient * clipped
         torch.testing.assert_close(average / 0.1, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
 
@@ -232,7 +232,7 @@ def test_adam_and_the_average_are_those_of_the_plain_steps() -> None:
         used = taken if compiled else plain
         used.take([torch.arange(start, ROWS, 4).unsqueeze(0) for start in range(4)], options, 1)
         noise = next(iter(plain.likelihood.parameters())).detach()
-        found.append([plain.network.mu.detach(), noise, used.averaged.average[0], used.averaged.average[2]])
+        found.append([plain.network.mu.detach(), noise, used.state.average[0], used.state.average[2]])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-5)
 
@@ -264,7 +264,7 @@ def test_what_has_no_compiled_steps_takes_plain_ones(monkeypatch: pytest.MonkeyP
     def of(likelihood: Likelihood, prior: Prior, removed: bytes = b"") -> type:
         architecture = Architecture(INPUTS, (4,), likelihood.outputs, removed=removed)
         network = BayesianNetwork(architecture, torch.Generator().manual_seed(0))
-        options: dict[str, Any] = {"learning_rate": 0.01, "draws": 1, "minibatches": 3, "seed": 5}
+        options: dict[str, Any] = {"draws": 1, "minibatches": 3, "seed": 5}
         return type(steps_of(PlainSteps(network, likelihood, prior, rows, rows.seen_by(1), **options)))
 
     counts = make_likelihood("negative-binomial", members=1)

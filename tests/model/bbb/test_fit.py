@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from murho.model.bbb.fit import Epoch, FitOptions, WorkModel
+from murho.model.bbb.fit import Epoch, WorkModel
 from murho.model.bbb.network import Architecture
-from murho.model.bbb.optimisers import FINAL_RATE_OF_PATH, Adam, ParameterAverage, Schedule
+from murho.model.bbb.optimisers import FitState
 from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
 from murho.model.bbb.rows import Rows
+from murho.model.bbb.schedule import FINAL_RATE_OF_PATH, FitOptions, Schedule
 from murho.model.bbb.steps import CompiledSteps, PlainSteps
 from tests.model.conftest import small_fit, small_rows
 
@@ -128,14 +129,14 @@ def test_an_interruption_after_the_last_epoch_is_noted(monkeypatch: pytest.Monke
     calls: list[bool] = []
     of_last = 0
 
-    def counted(average: ParameterAverage, values: Any) -> Any:
+    def counted(state: FitState, values: Any) -> Any:
         calls.append(True)
         if len(calls) == of_last:
             signal.raise_signal(signal.SIGINT)
-        return load(average, values)
+        return load(state, values)
 
-    load = ParameterAverage.load
-    monkeypatch.setattr(ParameterAverage, "load", counted)
+    load = FitState.load
+    monkeypatch.setattr(FitState, "load", counted)
     rows = small_rows()
     whole = small_fit(rows, rows, epochs=3)
     of_last = 2 * len(calls)  # the last call takes the best parameters
@@ -176,9 +177,9 @@ def test_a_rising_temperature_grows_by_the_same_ratio_each_step() -> None:
     rates, temperatures = [], []
     while not schedule.done:
         assert schedule.warm
-        rates.append(schedule.learning_rate)
-        temperatures.append(schedule.temperature)
-        schedule.step()
+        options = schedule.step(1.0)
+        rates.append(options.learning_rate)
+        temperatures.append(options.temperature)
     ratios = [after / before for before, after in itertools.pairwise(temperatures)]
     assert ratios == pytest.approx([100.0**0.1] * 9)
     assert temperatures[-1] == pytest.approx(1.0)
@@ -189,11 +190,11 @@ def test_a_rising_temperature_grows_by_the_same_ratio_each_step() -> None:
 def test_under_a_budget_it_goes_through_in_the_steps_that_there_is_time_for() -> None:
     schedule = Schedule(FitOptions(budget=100.0), 1000)
     for _ in range(10):
-        schedule.step()
+        schedule.step(1.0)
     schedule.keep_within_budget(19.0)  # 76 seconds left of 95, at 1.9 seconds a step: 40 steps
     steps = 0
     while not schedule.done:
-        schedule.step()
+        schedule.step(1.0)
         steps += 1
     assert steps == 40
 
@@ -213,12 +214,12 @@ def _gradients() -> list[list[Tensor]]:
 
 def test_steps_are_those_of_the_class() -> None:
     parameters, expected = _parameters(), _parameters()
-    optimiser, of_class = Adam(parameters, 1.0), torch.optim.Adam(expected, 1.0)
+    state, of_class = FitState(parameters), torch.optim.Adam(expected, 1.0)
     for rate, gradients in zip(RATES, _gradients(), strict=True):
         for found, other, gradient in zip(parameters, expected, gradients, strict=True):
             found.grad = other.grad = gradient
-        optimiser.learning_rate = of_class.param_groups[0]["lr"] = rate
-        optimiser.step()
+        of_class.param_groups[0]["lr"] = rate
+        state.step(rate)
         of_class.step()
     for found, other in zip(parameters, expected, strict=True):
         torch.testing.assert_close(found, other, rtol=1e-5, atol=1e-6)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from murho.model.bbb.fit import FitOptions, fit
+from murho.model.bbb.fit import fit
 from murho.model.bbb.free_energy import (
     GRADIENT_NORM,
     FreeEnergy,
@@ -20,6 +20,7 @@ from murho.model.bbb.numbers import FixedNoise
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 from murho.model.bbb.registry import NOISE_KINDS, make_likelihood
 from murho.model.bbb.rows import Rows
+from murho.model.bbb.schedule import FitOptions
 from murho.model.errors import FitError
 from tests.model.conftest import present, small_fit, small_model, small_rows
 from tests.model.gradient_checks import assert_gradient_is_of_the_free_energy, small_network

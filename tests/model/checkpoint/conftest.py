@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.checkpoint.object_store import ObjectStore
+from murho.model.checkpoint.stores import ObjectStore
 from tests.model.checkpoint.cloud_servers import CLOUDS, Cloud, cloud_server, in_cloud_environment
 from tests.model.checkpoint.s3_server import BUCKET, S3Server, in_environment, s3_server
 from tests.support import ROOT

@@ -27,16 +27,14 @@ from murho.model.checkpoint.checkpoint import (
     read_stored,
     sealed,
     validate_name,
-    write_checkpoint,
 )
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
-from murho.model.checkpoint.stores import DirectoryStore, summaries
+from murho.model.checkpoint.stores import DirectoryStore
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError
 from tests.model.checkpoint.test_spec import FACTS
-from tests.model.conftest import present
 from tests.model.encoding.distribution_tables import schema_of
 from tests.support import sealed_again
 
@@ -52,7 +50,7 @@ BIAS = "layers.1.bias.mu"
 
 
 def _write(root: Path) -> Path:
-    return write_checkpoint(root, "cars", SPEC, TENSORS)
+    return Posterior(SPEC, TENSORS).save(root, "cars")
 
 
 def test_versions_count_up_and_gaps_are_not_reused(tmp_path: Path) -> None:
@@ -119,7 +117,7 @@ def test_names_that_could_be_paths_are_refused(name: str, tmp_path: Path) -> Non
     with pytest.raises(CheckpointError, match="name"):
         validate_name(name)
     with pytest.raises(CheckpointError, match="name"):
-        write_checkpoint(tmp_path, name, SPEC, TENSORS)
+        Posterior(SPEC, TENSORS).save(tmp_path, name)
     assert not list(tmp_path.iterdir())
 
 
@@ -265,7 +263,7 @@ def test_extras_lie_beside_the_two_files_and_a_disk_that_fills_costs_them_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extras = {"page.html": b"<html>", "pictures/a.png": b"png", "pictures/b.png": b"png"}
-    first = write_checkpoint(tmp_path, "cars", SPEC, TENSORS, extras=extras)
+    first = Posterior(SPEC, TENSORS).save(tmp_path, "cars", extras=extras)
     assert {str(path.relative_to(first)) for path in first.rglob("*") if path.is_file()} == {
         "model.json",
         "model.safetensors",
@@ -279,7 +277,7 @@ def test_extras_lie_beside_the_two_files_and_a_disk_that_fills_costs_them_alone(
         return write_bytes(path, content)
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    second = write_checkpoint(tmp_path, "cars", SPEC, TENSORS, extras=extras)
+    second = Posterior(SPEC, TENSORS).save(tmp_path, "cars", extras=extras)
     assert sorted(path.name for path in second.iterdir()) == ["model.json", "model.safetensors"]
     assert read_stored(second).spec.to_json() == FACTS
 
@@ -337,32 +335,7 @@ def test_what_gives_no_finite_answer_is_not_written(tmp_path: Path, rent_checkpo
     spec, tensors = stored.spec, stored.tensors
     spec = replace(spec, target=replace(spec.target, scale=1e300))
     with pytest.raises(CheckpointError, match="aren't finite"):
-        write_checkpoint(tmp_path, "rent", spec, tensors)
-
-
-def test_a_summary_is_of_the_latest_version(rent_checkpoints: Path, tmp_path: Path) -> None:
-    for version in ("1", "2", "10"):
-        shutil.copytree(rent_checkpoints / "rent" / "1", tmp_path / "rent" / version)
-    (found,) = summaries(DirectoryStore(tmp_path))
-    assert (found.name, found.versions, found.target, found.unit) == ("rent", ("1", "2", "10"), "rent", "EUR")
-    assert (found.rows, found.problem) == (160, None)
-    assert present(found.crps) > 0.0
-    assert present(found.created).tzinfo is not None
-    assert found.to_json()["created"] == present(found.created).isoformat()
-
-
-def test_what_is_damaged_is_named_and_the_others_are_listed(rent_checkpoints: Path, tmp_path: Path) -> None:
-    for name in ("cut", "good", "pipe"):
-        shutil.copytree(rent_checkpoints / "rent" / "1", tmp_path / name / "1")
-    (tmp_path / "cut" / "1" / "model.json").write_text("{")
-    (tmp_path / "pipe" / "1" / "model.json").unlink()
-    os.mkfifo(tmp_path / "pipe" / "1" / "model.json")
-    (tmp_path / "none").mkdir()
-    found = {each.name: each.problem for each in summaries(DirectoryStore(tmp_path))}
-    assert found["good"] is None
-    for name, problem in (("cut", "damaged"), ("pipe", "no plain file"), ("none", "no version")):
-        assert problem in present(found[name])
-    assert summaries(DirectoryStore(tmp_path / "nowhere")) == []
+        Posterior(spec, tensors).save(tmp_path, "rent")
 
 
 @pytest.mark.parametrize("engine", ["auto", "torch"])
@@ -378,4 +351,4 @@ def test_draws_far_apart_with_little_noise_prove_themselves(tmp_path: Path, engi
         encoder=encoder,
     )
     tensors = {name: torch.full(shape, 3.0) for name, shape in spec.tensor_shapes().items()}
-    Posterior.load(write_checkpoint(tmp_path, "far", spec, tensors), engine=engine)
+    Posterior.load(Posterior(spec, tensors).save(tmp_path, "far"), engine=engine)

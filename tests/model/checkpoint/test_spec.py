@@ -11,9 +11,9 @@ import jsonschema
 import orjson
 import pytest
 
-from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
+from murho.model.checkpoint.checkpoint import FILE_FIELDS, read_stored
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.checkpoint.spec import FILE_FIELDS, ModelSpec
+from murho.model.checkpoint.spec import ModelSpec
 from murho.model.errors import CheckpointError
 from murho.model.training.pruning import prune
 from tests.model.conftest import make_table, train_quickly
@@ -148,7 +148,7 @@ def test_what_was_read_is_written_as_it_was(facts: dict[str, Any]) -> None:
 )
 def test_a_fit_is_read_and_written_key_for_key(tmp_path: Path, changes: dict[str, Any]) -> None:
     trained = train_quickly(make_table(), **changes, epochs=2)
-    directory = write_checkpoint(tmp_path, "rent", trained.spec, trained.posterior.tensors)
+    directory = trained.posterior.save(tmp_path, "rent")
     stored = json.loads((directory / "model.json").read_text())
     spec = read_stored(directory).spec
     written = orjson.dumps(spec.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)

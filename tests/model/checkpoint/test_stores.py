@@ -13,8 +13,17 @@ import pytest
 from fsspec.registry import _registry as loaded_file_systems
 
 from murho.model.checkpoint.checkpoint import CheckpointReference, read_stored
-from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
-from murho.model.checkpoint.stores import DirectoryStore, directory_at, is_url, place_of, shown_place, store_at
+from murho.model.checkpoint.object_storage import ObjectStorage
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.stores import (
+    DirectoryStore,
+    ObjectStore,
+    directory_at,
+    is_url,
+    place_of,
+    shown_place,
+    store_at,
+)
 from murho.model.errors import CheckpointError, OptionError, StorageError
 from tests.model.checkpoint.cloud_servers import CLOUDS, Cloud, in_cloud_environment
 from tests.model.checkpoint.conftest import RENTS
@@ -45,16 +54,14 @@ def test_what_was_published_is_listed_and_found(store: ObjectStore) -> None:
 
 
 def test_what_was_written_is_read(store: ObjectStore) -> None:
-    stored = read_stored(RENTS)
+    posterior = Posterior.load(RENTS)
     store.check_writable("rents")
-    written = store.write(
-        "rents", stored.spec, stored.tensors, extras={"report.html": b"page", "report/facts.json": b"{}"}
-    )
+    written = store.write("rents", posterior, extras={"report.html": b"page", "report/facts.json": b"{}"})
     assert written.report == f"{store.place}/rents/1/report.html"
     found = store.find("rents")
     assert (found / "report" / "facts.json").read_bytes() == b"{}"
     again = read_stored(found).spec
-    assert again.to_json() == stored.spec.to_json()
+    assert again.to_json() == posterior.facts
 
 
 def test_a_copy_stays_as_long_as_its_store(memory: ObjectStore) -> None:
@@ -298,16 +305,16 @@ def test_a_name_that_leads_elsewhere_is_refused(memory: ObjectStore) -> None:
 def test_a_checkpoint_that_cannot_be_published_is_kept_and_the_message_says_how_to_try_again(
     memory: ObjectStore, caches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = read_stored(RENTS)
+    posterior = Posterior.load(RENTS)
     with monkeypatch.context() as broken:
         broken.setattr(memory.storage, "upload", _raise)
         with pytest.raises(CheckpointError, match="tries again") as said:
-            memory.write("rents", stored.spec, stored.tensors)
+            memory.write("rents", posterior)
     kept = str(said.value).partition("`murho publish ")[2].split()[0]
     assert Path(kept).is_relative_to(caches)
     read_stored(Path(kept))
     assert memory.list() == []
-    written = memory.write("rents", stored.spec, stored.tensors)
+    written = memory.write("rents", posterior)
     assert (written.address, written.version) == (f"{memory.place}/rents/1", "1")
 
 

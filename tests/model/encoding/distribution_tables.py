@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.encoding.feature_distribution import FeatureDistribution, fit_feature_distribution
+from murho.model.encoding.distribution_fit import fit_feature_distribution
+from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, is_missing
 from tests.model.conftest import present
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from murho.model.bbb.rows import Rows
-from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions, Question
 from murho.model.tables.schema_inference import columns_from_table
@@ -66,7 +65,7 @@ def test_features_that_tell_nothing_are_left_out_and_the_others_stay(trained: Tr
 def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_training_rows(
     trained: Trained, tmp_path: Path
 ) -> None:
-    posterior = Posterior.load(write_checkpoint(tmp_path, "idle", trained.spec, trained.posterior.tensors))
+    posterior = Posterior.load(trained.posterior.save(tmp_path, "idle"))
     table, name = _table(), trained.spec.encoder.unread[0]
     columns = columns_from_table(table.slice(0, 20), posterior.schema)
     before = posterior.predict(columns, PredictOptions())
@@ -81,7 +80,7 @@ def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_tra
 
 
 def test_an_update_says_that_it_learns_nothing_of_an_unread_feature(trained: Trained, tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, "idle", trained.spec, trained.posterior.tensors)
+    trained.posterior.save(tmp_path, "idle")
     table, name = _table(), trained.spec.encoder.unread[0]
     for moved in (name, "left"):
         table = table.set_column(table.column_names.index(moved), moved, pa.array(np.full(100, 50.0)))

@@ -8,18 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from murho.model.training.context import split_table
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
-from murho.model.training.rows import learnable_rows
+from tests.model.conftest import Notes
 
 ROWS = 400
 DAYS = np.datetime64("2020-01-01", "D") + np.arange(ROWS)
 
 
 def sentences_about(table: dict[str, Any], **options: Any) -> list[str]:
-    lines: list[str] = []
-    learnable_rows(prepare_table(pa.table(table), "y", make_options(options)), lines.append)
-    return [line for line in lines if "a quick check errs" in line]
+    notes = Notes()
+    split_table(prepare_table(pa.table(table), "y", make_options(options)), notes)
+    return [line for line in notes.lines if "a quick check errs" in line]
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, BayesianNetwork, removed_weights
-from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.evaluation.held_out import SAMPLES
@@ -156,7 +155,7 @@ def test_without_rows_the_calibration_is_kept_and_old_metrics_are_not_claimed(re
     said = {"from_version": "1", "fraction": 0.6, "rows": None, "calibration": "kept"}
     assert said.items() <= pruned.facts.items()
     # A file may hold any mu and rho of removed weights: the specification says that they are gone.
-    loaded = Posterior.load(write_checkpoint(tmp_path, "rent", pruned.posterior.spec, rent.tensors))
+    loaded = Posterior.load(Posterior(pruned.posterior.spec, rent.tensors).save(tmp_path, "rent"))
     ours, theirs = (one.predict_encoded(_beyond(loaded, 0.0), PredictOptions()) for one in (pruned.posterior, loaded))
     np.testing.assert_array_equal(ours.percentiles, theirs.percentiles)
 

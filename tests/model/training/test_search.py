@@ -16,6 +16,7 @@ import torch
 
 from murho.model.errors import FitError
 from murho.model.training import candidates as candidates_module
+from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.candidates import (
     FULL,
     LEAST,
@@ -23,7 +24,6 @@ from murho.model.training.candidates import (
     SearchPlan,
 )
 from murho.model.training.options import make_options
-from murho.model.training.search import CandidateFits
 from murho.model.training.tasks import next_temperature
 from murho.model.training.train import Trained, train
 from tests.model.conftest import Notes, make_table, present, train_quickly, with_losses_of_judges, with_scores

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.checkpoint.checkpoint import read_stored, write_checkpoint
+from murho.model.checkpoint.checkpoint import read_stored
 from murho.model.errors import OptionError, TableError
 from murho.model.predictive.prediction import ClassPrediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, read_targets
@@ -212,7 +212,7 @@ def test_no_answer_of_a_capped_table_lies_beyond_the_cap(tmp_path: Path) -> None
     assert (beyond == 0.0).all()
     for options in (PredictOptions(samples=0), PredictOptions(noise=False)):
         assert posterior.predict(fresh, options).mean.max() <= 2.0
-    spec = read_stored(write_checkpoint(tmp_path, "capped", trained.spec, trained.posterior.tensors)).spec
+    spec = read_stored(trained.posterior.save(tmp_path, "capped")).spec
     assert present(spec.target.limits).maximum == 2.0
 
 

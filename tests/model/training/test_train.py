@@ -15,7 +15,7 @@ from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import split_rows
-from murho.model.training import rows
+from murho.model.training import context
 from murho.model.training import train as training
 from murho.model.training.options import QUICK_MEMBERS, make_options
 from murho.model.training.train import train
@@ -137,7 +137,7 @@ def test_the_example_row_and_the_landmarks_are_no_rows_of_the_table() -> None:
 def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table()
     split = split_rows(160, 0)
-    monkeypatch.setattr(rows, "hold_out", lambda *_: (split, []))
+    monkeypatch.setattr(context, "hold_out", lambda *_: (split, []))
     target = train_quickly(table, members=1).spec.target
     rent = table.column("rent").to_numpy()[split.training]
     assert target.location == pytest.approx(rent.mean())

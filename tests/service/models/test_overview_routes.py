@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.encoding.feature_distribution import QuantileScores, fit_feature_distribution
+from murho.model.encoding.distribution_fit import fit_feature_distribution
+from murho.model.encoding.feature_distribution import QuantileScores
 from murho.model.report.charts import charts
 from murho.service.app import create_app
 from murho.service.settings import Settings

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from murho.model.checkpoint.checkpoint import CheckpointReference, StoredCheckpoint
-from murho.model.checkpoint.object_store import ObjectStore
-from murho.model.checkpoint.stores import DirectoryStore
+from murho.model.checkpoint.stores import DirectoryStore, ObjectStore
 from murho.model.errors import CheckpointError, StorageError
 from murho.service.app import create_app
 from murho.service.errors import NotReadyError

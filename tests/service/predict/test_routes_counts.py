@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from murho.service.app import create_app
@@ -41,7 +40,7 @@ def table(rows: int = 250, seed: int = 0) -> pa.Table:
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trained = train(table(), "visitors", make_options(OPTIONS), reporter=Notes())
     assert trained.spec.calibration is not None
-    return write_checkpoint(tmp_path_factory.mktemp("checkpoints"), "visits", trained.spec, trained.posterior.tensors)
+    return trained.posterior.save(tmp_path_factory.mktemp("checkpoints"), "visits")
 
 
 def test_a_service_answers_with_them(directory: Path) -> None:

@@ -12,19 +12,20 @@ import pytest
 from murho.model.encoding.encoder import Encoder, InputChoice
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.overrides import ColumnOverride
+from murho.model.tables.readings import NO_HINTS
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
 from murho.model.tables.splits import Split, split_rows
+from murho.model.training.context import Training, hold_out, split_table
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
-from murho.model.training.rows import TrainingData, hold_out, learnable_rows
 from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.model.encoding.distribution_tables import schema_of
 
 
 def _hold_out(table: pa.Table, **options: object) -> tuple[Split, list[str]]:
     columns = columns_from_table(table, plan_columns(table, "rent").schema)
-    return hold_out(table, "rent", columns, make_options(dict(options)))
+    return hold_out(table, "rent", columns, make_options(dict(options)), NO_HINTS)
 
 
 def _with(table: pa.Table, **columns: object) -> pa.Table:
@@ -81,7 +82,7 @@ def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:
         table, "rent", ignore=("size", "district"), overrides={"day": ColumnOverride(FeatureKind.NUMERIC)}
     )
     columns = columns_from_table(table, plan.schema)
-    split, _ = hold_out(table, "rent", columns, make_options({"time": "day"}))
+    split, _ = hold_out(table, "rent", columns, make_options({"time": "day"}), NO_HINTS)
     schema = make_schema(plan.schema, columns, {"day": split.ahead})
     assert (schema.features[-1].maximum, schema.features[-1].reach) == (159.0, 159.0 + 16.0)
     encoder = Encoder.fit(schema, columns)
@@ -118,12 +119,12 @@ def test_row_order_trains_with_any_number_of_members(members: int) -> None:
     assert trained.spec.calibration.method == "forward-conformal"
 
 
-def _learnable(table: pa.Table, rows: np.ndarray[Any, Any] | None = None, **options: Any) -> tuple[TrainingData, str]:
+def _learnable(table: pa.Table, rows: np.ndarray[Any, Any] | None = None, **options: Any) -> tuple[Training, str]:
     """The rows, and what was said of them."""
-    said: list[str] = []
+    notes = Notes()
     validated = make_options(options)
     prepared = replace(prepare_table(table, "rent", validated), rows=rows)
-    return learnable_rows(prepared, said.append), "\n".join(said)
+    return split_table(prepared, notes), "\n".join(notes.lines)
 
 
 def _without_some_targets() -> pa.Table:
@@ -141,14 +142,15 @@ def test_rows_keep_their_number_in_the_users_table() -> None:
     assert "left out 2 of 160 rows: 'rent' is missing" in said
 
 
-def _training_data(targets: np.ndarray) -> TrainingData:
+def _training(targets: np.ndarray) -> Training:
     columns = {"x": np.linspace(0.0, 1.0, len(targets))}
-    return TrainingData(schema_of(columns, imputed=False), columns, targets, split_rows(len(targets), 0, 5))
+    split = split_rows(len(targets), 0, 5)
+    return Training(schema_of(columns, imputed=False), columns, targets, split, make_options({"skip": False}))
 
 
 def test_targets_are_standardised_behind_the_transform() -> None:
     targets = np.exp(np.random.default_rng(0).normal(3.0, 2.0, 200))
-    training, validation = _training_data(targets).rows(InputChoice("standard"), "log")
+    training, validation = _training(targets).rows(InputChoice("standard"), "log")
     assert float(training.targets.mean()) == pytest.approx(0.0, abs=1e-5)
     assert float(training.targets.std(correction=0)) == pytest.approx(1.0, abs=1e-5)
     assert training.folds is not None
@@ -156,20 +158,20 @@ def test_targets_are_standardised_behind_the_transform() -> None:
 
 
 def test_a_transform_out_of_its_domain_is_refused_with_the_least_target() -> None:
-    data = _training_data(np.linspace(-2.5, 9.0, 100))
+    data = _training(np.linspace(-2.5, 9.0, 100))
     assert not data.bends("log")
     with pytest.raises(OptionError, match=r"-2\.5"):
         data.standardisation("log")
 
 
 def test_a_logarithm_that_is_nearly_a_line_is_not_worth_a_trial() -> None:
-    assert _training_data(np.linspace(1.0, 9.0, 100)).bends("log")
-    assert not _training_data(np.linspace(420.0, 495.0, 100)).bends("log")
+    assert _training(np.linspace(1.0, 9.0, 100)).bends("log")
+    assert not _training(np.linspace(420.0, 495.0, 100)).bends("log")
 
 
 def test_a_constant_target_teaches_nothing() -> None:
     with pytest.raises(TableError, match="same value"):
-        _training_data(np.full(60, 3.0)).standardisation("none")
+        _training(np.full(60, 3.0)).standardisation("none")
 
 
 def _times(factor: float) -> pa.Table:
@@ -187,7 +189,7 @@ def _times(factor: float) -> pa.Table:
     ],
 )
 def test_a_target_whose_squares_are_no_numbers_is_refused_with_the_remedy(factor: float, message: str) -> None:
-    data = learnable_rows(prepare_table(_times(factor), "rent", make_options({})), lambda _: None)
+    data = split_table(prepare_table(_times(factor), "rent", make_options({})), Notes())
     with pytest.raises(TableError, match=message):
         data.standardisation("none")
 

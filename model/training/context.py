@@ -1,56 +1,57 @@
-"""The rows of a table that can be learned from: features, targets, weights and split, and the inputs of networks.
+"""What all steps of a training share: the rows that can be learned from, how they are split, options and progress.
 
-What the user should know about them is said on the way: which rows are left out, and how the others are held out.
+What the user should know about the rows is said on the way: which are left out, and how the others are held out.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 
+from murho.model.arrays import Doubles
 from murho.model.bbb.line import fit_line
 from murho.model.bbb.network import unread_bins
+from murho.model.bbb.registry import LIKELIHOODS
 from murho.model.bbb.rows import Rows
+from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
+from murho.model.distributions.mixtures import WideRule
 from murho.model.distributions.transforms import TRANSFORMS, Identity, Limits, Standardisation
+from murho.model.encoding.distribution_fit import FEWEST_ROWS, fit_feature_distribution
 from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, InputChoice
-from murho.model.encoding.feature_distribution import FEWEST_ROWS, FeatureDistribution, fit_feature_distribution
+from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.errors import OptionError, TableError, counted
 from murho.model.tables.columns import canonical_column, rows_of
 from murho.model.tables.inference import infer_column
+from murho.model.tables.readings import ReadingHints
 from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, Columns, FeatureKind, Schema, select_rows
 from murho.model.tables.schema_inference import make_schema, require_column
 from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, Split, find_units, split_in_time, split_rows
-from murho.model.training.candidates import has_few_rows
+from murho.model.training.candidates import Reporter, has_few_rows
+from murho.model.training.options import TrainOptions
 from murho.model.training.order_check import check_order
-from murho.model.training.prepared_table import PreparedTable, held_out_within_budget, reading_hints
+from murho.model.training.prepared_table import PreparedTable, held_out_within_budget
 from murho.model.training.tasks import require_noise_for, target_limits
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Doubles
-    from murho.model.training.options import TrainOptions
-
-
-def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> TrainingData:
+def split_table(prepared: PreparedTable, reporter: Reporter, device: str = "cpu") -> Training:
     """Split the rows that have a target and a weight, and describe their features.
 
     Args:
         prepared: The table.
-        say: Gets a line for each thing that the user should know.
+        reporter: Gets a line for each thing that the user should know.
+        device: Device of the fits.
 
     Raises:
         TableError: The table can't be used; file, column and row are named.
     """
-    options, target = prepared.options, prepared.plan.schema.target.name
+    options, target, say = prepared.options, prepared.plan.schema.target.name, reporter.say
     limits = None
     if prepared.plan.schema.target.classes is None:
         limits = target_limits(prepared.targets, target, options, say)
@@ -66,12 +67,12 @@ def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> Train
             say(f"left out {len(rows) - len(weighty)} of {every} rows: their weight {options.weight!r} is 0")
         rows = weighty
     columns = select_rows(prepared.columns, rows)
-    split, notes = hold_out(rows_of(prepared.table, rows), target, columns, options, held_out_within_budget(prepared))
+    table = rows_of(prepared.table, rows)
+    split, notes = hold_out(table, target, columns, options, prepared.hints, held_out_within_budget(prepared))
     for note in (*notes, split.describe()):
         say(note)
     if options.time is None and not options.group:
-        with_target = rows_of(prepared.table, rows)
-        for note in check_order(with_target, prepared.plan.schema, columns, prepared.targets[rows], options.weight):
+        for note in check_order(table, prepared.plan.schema, columns, prepared.targets[rows], options.weight):
             say(note)
     impute = options.missing == "accept" and len(split.learned) >= FEWEST_ROWS
     learned = select_rows(columns, split.learned)
@@ -92,21 +93,26 @@ def learnable_rows(prepared: PreparedTable, say: Callable[[str], None]) -> Train
     if weights is not None:
         weights = weights[rows] / weights[rows][split.learned].mean()
     numbers = (rows if prepared.rows is None else prepared.rows[rows]) + 1
-    left_out = every - len(rows)
-    return TrainingData(
+    sampled = prepared.rows is not None
+    return Training(
         schema,
         columns,
         prepared.targets[rows],
         split,
-        weights,
-        limits,
-        numbers,
-        left_out,
-        options.textbook,
-        options.skip and not options.textbook,
+        options,
+        reporter,
+        device,
+        began=prepared.began,
+        kept_back=SHARE_TO_FINISH * options.budget if options.budget and sampled else 0.0,
+        weights=weights,
+        limits=limits,
+        row_numbers=numbers,
+        left_out=every - len(rows),
     )
 
 
+SHARE_TO_FINISH = 0.2
+"""Share of a budget by the clock that calibration and report take on a sample of the rows."""
 FEW_GROUPS = 10
 """With fewer groups the 90 % band of a new group is more than the groups can tell."""
 
@@ -116,6 +122,7 @@ def hold_out(
     target: str,
     columns: Columns,
     options: TrainOptions,
+    hints: ReadingHints,
     most_held_out: int = MOST_HELD_OUT,
 ) -> tuple[Split, list[str]]:
     """Split the rows of a table as the options say.
@@ -125,6 +132,7 @@ def hold_out(
         target: The predicted column.
         columns: Canonical columns of the features, ``[N]`` each.
         options: Options of the training.
+        hints: What decides where cells leave open how they are to be read.
         most_held_out: Most rows that judge and calibrate.
 
     Returns:
@@ -134,7 +142,6 @@ def hold_out(
         TableError: A column of an option is not in the table.
         OptionError: A column of an option is the target, or can't be used as the option says.
     """
-    hints = reading_hints(table, options, options.ignore)
 
     def column_of(name: str, option: str) -> pa.ChunkedArray:
         """Return an option's column."""
@@ -180,32 +187,38 @@ A_LINE = 0.999
 
 
 @dataclass
-class TrainingData:
-    """The rows with a target and a weight, N, that all fits of one training share. Each encoding is computed once.
+class Training:
+    """What all steps of a training share, of its N rows with a target and a weight. Each encoding is computed once.
 
     Attributes:
         schema: Features and target.
         columns: Canonical columns of the features, ``[N]`` each.
         targets: ``[N]``, the target's unit, or class indices.
         split: Training, validation and calibration rows, and the folds of the members.
+        options: Validated options.
+        reporter: Gets the progress.
+        device: Device of the fits.
+        began: When the user began to wait, in monotonic seconds: ``--budget`` counts from there.
+        kept_back: Seconds of ``--budget`` that are left for what follows the search.
         weights: Weight of each row, ``[N]``, of mean 1 over the training rows; None: all are 1.
         limits: Limits of the target; None: there are none.
         row_numbers: Number of each row in the user's table, from 1, ``[N]``.
         left_out: How many rows of the table are none of these.
-        textbook: Whether networks read the features as they are (`model.encoding.encoder.Encoder`).
-        line: Whether fits of numbers start at a line (`model.bbb.line`).
     """
 
     schema: Schema
     columns: Columns
     targets: NDArray[np.float64]
     split: Split
+    options: TrainOptions = field(default_factory=TrainOptions)
+    reporter: Reporter = field(default_factory=Reporter)
+    device: str = "cpu"
+    began: float = field(default_factory=time.monotonic)
+    kept_back: float = 0.0
     weights: NDArray[np.float64] | None = None
     limits: Limits | None = None
     row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     left_out: int = 0
-    textbook: bool = False
-    line: bool = False
     _scalings: dict[str, tuple[Standardisation, float]] = field(default_factory=dict, init=False)
     _encoders: dict[InputChoice, Encoder] = field(default_factory=dict, init=False)
     _encoded: dict[InputChoice, Encoded] = field(default_factory=dict, init=False)
@@ -221,9 +234,14 @@ class TrainingData:
                 whitened=inputs.whitened,
                 distribution=self.distribution,
                 unread=inputs.unread_by_all,
-                textbook=self.textbook,
+                textbook=self.options.textbook,
             )
         return self._encoders[inputs]
+
+    @property
+    def starts_at_line(self) -> bool:
+        """Whether fits of numbers start at a line (`model.bbb.line`)."""
+        return self.options.skip and not self.options.textbook
 
     @property
     def few(self) -> bool:
@@ -330,7 +348,7 @@ class TrainingData:
                 f"target {target!r}: its numbers differ by {furthest:g} at most, too little to compute with: give it "
                 f"in a smaller unit, such as times {1.0 / scale:.0e}"
             )
-        left = self._left_by_line((values - location) / scale, weights) if self.line else 1.0
+        left = self._left_by_line((values - location) / scale, weights) if self.starts_at_line else 1.0
         return Standardisation(fitted, location, scale * left, self.limits), 1.0 / left
 
     def _left_by_line(self, targets: Doubles, weights: Doubles | None) -> float:
@@ -338,6 +356,24 @@ class TrainingData:
         inputs = torch.from_numpy(self.encoded(InputChoice("standard")).inputs[self.split.learned]).double()
         line = fit_line(inputs, torch.from_numpy(targets), None if weights is None else torch.from_numpy(weights))
         return min(1.0, max(LEAST_LEFT, line.noise))
+
+    def likelihood_spec(self, kind: str, transform: str) -> LikelihoodSpec:
+        """The observation model of a fit, and of ``model.json``: with a wide component where it takes one.
+
+        Args:
+            kind: A kind of `model.bbb.registry.KINDS`; a classifier gets the class shares of its training rows.
+            transform: Transform of the target.
+        """
+        learned, classes, options = self.split.learned, self.schema.target.classes, self.options
+        weights = None if self.weights is None else self.weights[learned]
+        sigma = options.noise_sigma if kind == "fixed" else None
+        return LikelihoodSpec(
+            kind,
+            sigma=None if sigma is None else sigma / self.standardisation(transform).scale,
+            components=options.noise_components if kind == "mixture" else None,
+            wide=WideRule.after(len(learned), self.spread(transform)) if LIKELIHOODS[kind].wide_tails else None,
+            shares=None if classes is None else ClassShares.of(self.targets[learned], len(classes), weights),
+        )
 
     def rows(self, inputs: InputChoice, transform: str) -> tuple[Rows, Rows]:
         """Training and validation rows, encoded and standardised."""
