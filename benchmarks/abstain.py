@@ -22,7 +22,7 @@ from benchmarks.datasets import CLASSES, add_data, read_set
 from benchmarks.results import Report, add_counts, command
 from benchmarks.runner import mean, one_each
 from murho.model.calibration.abstention import least_confidence
-from murho.model.calibration.classes import ClassCalibration, fit_class_map
+from murho.model.calibration.class_calibration import ClassCalibration, fit_class_map
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 

@@ -15,8 +15,8 @@ from benchmarks.results import ROOT, Report, add_counts, command
 from benchmarks.runner import Task, add_fits, fit_job, fits_of, grouped, mean
 from murho.cli.train import read_config
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
+from murho.model.tables.table_files import read_table
 
 if TYPE_CHECKING:
     import argparse

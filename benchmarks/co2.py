@@ -20,8 +20,8 @@ from benchmarks.results import Report, command, table
 from benchmarks.runner import Task, add_fits, fit_job, fits_of
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table
+from murho.model.tables.table_files import read_table
 
 if TYPE_CHECKING:
     import argparse

@@ -265,7 +265,7 @@ def features_of(table: pa.Table, target: str) -> Features:
     """Features for peers: a column of numbers and missing cells is numeric, any other is categorical.
 
     Args:
-        table: Text columns, as `model.tables.files.read_table` reads a CSV file.
+        table: Text columns, as `model.tables.table_files.read_table` reads a CSV file.
         target: Name of the target column.
     """
     numbers, codes = [], []

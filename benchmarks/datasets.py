@@ -18,7 +18,7 @@ import pyarrow.csv
 from benchmarks.results import some_of
 from benchmarks.runner import Job, Task, fit_job
 from murho.model.errors import OptionError
-from murho.model.tables.files import read_table
+from murho.model.tables.table_files import read_table
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +52,7 @@ class DataSet:
         hidden: Width of the hidden layer in the standard protocol.
         most_splits: Number of splits in the standard protocol.
         header: Names of the columns of a file without a header, where ``?`` is a missing cell; empty for a table that
-            `model.tables.files.read_table` reads.
+            `model.tables.table_files.read_table` reads.
     """
 
     name: str
@@ -148,7 +148,7 @@ def add_data(
 
 
 def read_set(dataset: DataSet, data: Path) -> pa.Table:
-    """The table of a set, as `model.tables.files.read_table` reads it: texts, null for missing cells.
+    """The table of a set, as `model.tables.table_files.read_table` reads it: texts, null for missing cells.
 
     Raises:
         OptionError: The file is missing, or is not the expected table; the message says where to get it.

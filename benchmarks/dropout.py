@@ -38,10 +38,10 @@ from benchmarks.mnist_networks import (
 from benchmarks.results import Report, add_counts, command
 from benchmarks.runner import grouped, mean, one_each
 from murho.model.bbb.fit import fit
+from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.bbb.numbers import HomoscedasticNoise
+from murho.model.bbb.number_likelihoods import HomoscedasticNoise
 from murho.model.bbb.priors import EmpiricalBayesPrior
-from murho.model.bbb.rows import Rows
 from murho.model.bbb.schedule import FitOptions
 from murho.model.distributions.mixtures import Mixture
 

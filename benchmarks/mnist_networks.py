@@ -23,9 +23,9 @@ from murho.model.bbb.network import Architecture, BayesianNetwork, inverse_softp
 from murho.model.bbb.optimisers import FitState
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec, ModelSpec
-from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.distributions.target_transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded, Encoder
-from murho.model.encoding.transforms import Scale, Standard
+from murho.model.encoding.feature_encodings import Scale, Standard
 from murho.model.errors import OptionError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.predictive.prediction import PredictOptions

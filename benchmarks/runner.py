@@ -23,7 +23,7 @@ import orjson
 
 from benchmarks.results import ROOT, Kept, Report, mean_and_error, positive, shown, table
 from benchmarks.scores import COVERAGES, LEVELS, class_report, quantile_scores
-from murho.model.evaluation.classes import row_log_loss
+from murho.model.evaluation.class_scores import row_log_loss
 from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import at_most_threads

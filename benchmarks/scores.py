@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.evaluation.classes import class_scores
+from murho.model.evaluation.class_scores import class_scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

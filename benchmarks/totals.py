@@ -25,7 +25,7 @@ from benchmarks.dependent import task as dependent_task
 from benchmarks.results import Report, add_counts, command
 from benchmarks.runner import Task, add_fits, fit_job, fits_of, grouped, mean
 from benchmarks.training import made_up_table
-from murho.model.calibration.totals import TotalsCalibration
+from murho.model.calibration.totals_calibration import TotalsCalibration
 from murho.model.predictive.prediction import PredictOptions, rows_of
 from murho.model.predictive.totals import Totals, TotalsOptions
 from murho.model.python.table_totals import added_up

@@ -32,9 +32,9 @@ from benchmarks.processes import SystemProcess, add_cache
 from benchmarks.results import Kept, Report, command, mean_and_error, table
 from benchmarks.runner import Job, Task, add_fits, measure, reports_of, sources
 from benchmarks.scores import LEVELS, pinball_crps
-from murho.model.calibration.classes import SLOPE_STD
+from murho.model.calibration.class_calibration import SLOPE_STD
 from murho.model.errors import MurhoError
-from murho.model.evaluation.classes import LEAST_PROBABILITY, row_log_loss
+from murho.model.evaluation.class_scores import LEAST_PROBABILITY, row_log_loss
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 

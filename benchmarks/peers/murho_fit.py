@@ -16,10 +16,10 @@ import torch
 from benchmarks.peers.exchange import drive
 from benchmarks.peers.networks import DRAWS, LEARNING_RATE, NOISE, PRIOR_SIGMA, StepTask, step_session
 from murho.model.bbb.fit import Epoch, Fit, fit
+from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.bbb.numbers import FixedNoise
+from murho.model.bbb.number_likelihoods import FixedNoise
 from murho.model.bbb.priors import GaussianPrior
-from murho.model.bbb.rows import Rows
 from murho.model.bbb.schedule import FitOptions
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from murho.model.bbb.network import Architecture
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.mixtures import WideRule
-from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.distributions.target_transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded, Encoder
-from murho.model.encoding.transforms import Scale, Standard
+from murho.model.encoding.feature_encodings import Scale, Standard
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 

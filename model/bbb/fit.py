@@ -21,11 +21,11 @@ from typing import Protocol
 
 import torch
 
+from murho.model.bbb.fit_rows import Rows, mixture_nll
 from murho.model.bbb.free_energy import kl_weights, require_finite
 from murho.model.bbb.likelihood import Likelihood
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.priors import Prior
-from murho.model.bbb.rows import Rows, mixture_nll
 from murho.model.bbb.schedule import FitOptions, Schedule
 from murho.model.bbb.steps import PlainSteps, steps_of
 from murho.model.runtime import interrupts_held_back

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.predictive import Predictive
-    from murho.model.distributions.transforms import Limits, Standardisation
+    from murho.model.distributions.target_transforms import Limits, Standardisation
 
 NOISE_FLOOR = 1e-3
 """Smallest learned noise, as a fraction of the target's standard deviation.
@@ -47,7 +47,7 @@ class Likelihood(nn.Module, ABC):
             outputs. If the outputs are K means only, the noise is the same for every row and comes from `components`.
             Without weights K is 1.
         limits: Minimum and maximum of the target, standardised. A target at a limit counts as a value at or beyond it
-            (`model.bbb.numbers`). None: there are none. `learn_target` sets it; draws and answers do not
+            (`model.bbb.number_likelihoods`). None: there are none. `learn_target` sets it; draws and answers do not
             need it.
         only_transform: The one transform of the target that goes with the model; None: all do.
         wide_tails: Whether predictives get a wide component (`model.distributions.mixtures`).
@@ -173,7 +173,7 @@ class Likelihood(nn.Module, ABC):
 
 
 class NumericLikelihood(Likelihood):
-    """An observation model of numbers. `model.bbb.numbers.GaussianMixtureLikelihood` is the base of most of them."""
+    """An observation model of numbers; most are a `model.bbb.number_likelihoods.GaussianMixtureLikelihood`."""
 
     @abstractmethod
     def parts(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, ...]:

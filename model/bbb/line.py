@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.network import BayesianNetwork, inverse_softplus
-from murho.model.bbb.rows import Rows
 
 MOST_ITERATIONS, TOLERANCE = 100, 1e-6
 LEAST_VARIANCE = 1e-12

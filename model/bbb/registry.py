@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from murho.model.bbb.likelihood import Bernoulli, Categorical, ClassLikelihood, Likelihood
-from murho.model.bbb.numbers import (
+from murho.model.bbb.number_likelihoods import (
     FixedNoise,
     HeteroscedasticNoise,
     HomoscedasticNoise,

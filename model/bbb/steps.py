@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from murho.model.bbb.fit_rows import Rows, SeenRows
 from murho.model.bbb.free_energy import GradientStep
 from murho.model.bbb.likelihood import Likelihood
 from murho.model.bbb.network import ACTIVATIONS, BayesianNetwork
-from murho.model.bbb.numbers import FixedNoise, HomoscedasticNoise
+from murho.model.bbb.number_likelihoods import FixedNoise, HomoscedasticNoise
 from murho.model.bbb.optimisers import AVERAGING, FitState
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
-from murho.model.bbb.rows import Rows, SeenRows
 from murho.model.bbb.schedule import StepOptions
 from murho.model.runtime import in_parts, interrupts_held_back, load_compiled, threads_for
 from murho.model.seeds import seed_for
@@ -132,9 +132,9 @@ def kernels() -> Kernels | None:
     """The compiled code, loaded once; None where there is none."""
 
     def load() -> Kernels:
-        from murho.model.bbb.compiled import network, steps
+        from murho.model.bbb.compiled import network_kernels, step_kernels
 
-        return Kernels(network, steps)
+        return Kernels(network_kernels, step_kernels)
 
     return load_compiled(load)
 

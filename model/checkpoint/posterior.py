@@ -22,11 +22,11 @@ from torch import Tensor
 from murho.model.arrays import Doubles, Places
 from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
 from murho.model.bbb.network import load_tensors, noise_tensors
-from murho.model.calibration.classes import Calibration
+from murho.model.calibration.class_calibration import Calibration
 from murho.model.checkpoint.checkpoint import FACTS_FILE, StoredCheckpoint, read_stored, write_checkpoint
 from murho.model.checkpoint.proof import PROOF_SAMPLES, check_proof, require_finite, typical_rows
 from murho.model.checkpoint.spec import ModelSpec
-from murho.model.distributions.classes import ClassPredictive, draws_with_mean
+from murho.model.distributions.class_predictive import ClassPredictive, draws_with_mean
 from murho.model.encoding.encoder import Encoded
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError

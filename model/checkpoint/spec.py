@@ -19,10 +19,10 @@ from murho.model.bbb.likelihood import Likelihood
 from murho.model.bbb.network import Architecture, noise_tensors
 from murho.model.bbb.priors import Prior, StoredPrior
 from murho.model.bbb.registry import KINDS, make_likelihood
-from murho.model.calibration.classes import Calibration, ClassCalibration
-from murho.model.calibration.totals import TotalsCalibration
+from murho.model.calibration.class_calibration import Calibration, ClassCalibration
+from murho.model.calibration.totals_calibration import TotalsCalibration
 from murho.model.distributions.mixtures import WideRule
-from murho.model.distributions.transforms import Standardisation
+from murho.model.distributions.target_transforms import Standardisation
 from murho.model.encoding.encoder import Encoder, with_schema
 from murho.model.json_validation import Count, MisfitError, Positive, Share, Stored, one_of, read_as, read_strictly
 from murho.model.tables.schema import Name, Schema

@@ -3,8 +3,8 @@
 Nothing is sampled: percentiles invert the mixture's distribution function, and scores are closed forms.
 
 The search for a quantile starts from a Cornish-Fisher guess. It ends with a Taylor step that is proved to be accurate
-enough (`model.distributions.steps.taylor_step`). Until then it takes Newton's steps in normal scores, inside a bracket.
-Regular bisection shrinks the bracket even where these steps fail. All is in double precision.
+enough (`model.distributions.quantile_steps.taylor_step`). Until then it takes Newton's steps in normal scores, inside a
+bracket. Regular bisection shrinks the bracket even where these steps fail. All is in double precision.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from murho.model.distributions.steps import DOUBLE, SQRT_HALF, cornish_fisher, taylor_step
+from murho.model.distributions.quantile_steps import DOUBLE, SQRT_HALF, cornish_fisher, taylor_step
 from murho.model.json_validation import NotNegative, Positive, Stored
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)

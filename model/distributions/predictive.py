@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf
-from murho.model.distributions.transforms import Identity, Limits, Transform
+from murho.model.distributions.target_transforms import Identity, Limits, Transform
 
 PANELS = 32
 """Panels of about equal probability in the integral of the CRPS where it has no closed form."""

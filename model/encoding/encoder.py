@@ -1,8 +1,8 @@
 """The encoder: canonical columns to the float32 matrix ``[B, D]`` of network inputs.
 
-The encoded columns are, in this order: each feature by itself (`model.encoding.transforms`), directions of correlated
-numbers if asked for (`model.encoding.whitening`), the distance to the training rows feature by feature (`Ranges`) and
-that of the combination (`model.encoding.unlike`).
+The encoded columns are, in this order: each feature by itself (`model.encoding.feature_encodings`), directions of
+correlated numbers if asked for (`model.encoding.whitening`), the distance to the training rows feature by feature
+(`Ranges`) and that of the combination (`model.encoding.unlike`).
 
 A network goes on beyond the range of its training rows along whatever slope it has at the edge, as far as it is asked.
 Some features deserve that (a year in a trend), others do not (the last bin of a price list). So beyond the range the
@@ -14,7 +14,8 @@ training rows these inputs change no prediction. Elsewhere the function values o
 input, and epistemic_std grows with it, without a limit: as the slope and the bend of the function at the edge say.
 `model.training.extrapolation` finds all this from the training rows.
 
-A new encoding needs a file with one class, a `model.encoding.transforms.FeatureEncoding`, and an entry in `ENCODINGS`.
+A new encoding needs a file with one class, a `model.encoding.feature_encodings.FeatureEncoding`, and an entry in
+`ENCODINGS`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ from pydantic import Field
 
 from murho.model.arrays import Array, Bools, Doubles, Floats, Places
 from murho.model.encoding.feature_distribution import FeatureDistribution
-from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
-from murho.model.encoding.transforms import (
+from murho.model.encoding.feature_encodings import (
     LARGEST,
     Calendar,
     FeatureEncoding,
@@ -41,6 +41,7 @@ from murho.model.encoding.transforms import (
     Standard,
     Unread,
 )
+from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
@@ -78,7 +79,7 @@ class Ranges:
     """The training ranges of F numbers and dates: what the network sees beyond them, and the inputs that open the band.
 
     This is where the range of a feature is decided. The range of a column with outliers ends at
-    `model.encoding.transforms.FURTHEST` standard deviations.
+    `model.encoding.feature_encodings.FURTHEST` standard deviations.
 
     Attributes:
         features: The numbers and dates with a training range, without bounded ones (`Standard.bounded`).
@@ -192,8 +193,8 @@ class Encoded:
     """Rows as inputs of networks, and what the encoder found out about them.
 
     Attributes:
-        inputs: ``[B, D]`` float32, C-contiguous and finite, within ± `model.encoding.transforms.LARGEST`; of rows with
-            imputed cells R copies, ``[R, B, D]``.
+        inputs: ``[B, D]`` float32, C-contiguous and finite, within ± `model.encoding.feature_encodings.LARGEST`; of
+            rows with imputed cells R copies, ``[R, B, D]``.
         beyond: Whether an input lies beyond its training range, or the row is unlike the training rows, ``[B]`` or
             ``[R, B]``.
         unlike: Whether each row is unlike the training rows, all its copies, or has a category unseen in training,

@@ -32,8 +32,8 @@ import numpy as np
 import torch
 
 from murho.model.arrays import Array, Bools, Doubles, Ints, Places
+from murho.model.encoding.feature_encodings import Scale
 from murho.model.encoding.landmarks import Landmarks
-from murho.model.encoding.transforms import Scale
 from murho.model.json_validation import Counts, Matrix, Positive, Stored, Vector
 from murho.model.tables.schema import Columns, Feature, FeatureKind, count_rows
 

@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 
 from murho.model.arrays import Doubles
-from murho.model.encoding.transforms import FURTHEST, LARGEST, FeatureEncoding, Scale, Scaled
+from murho.model.encoding.feature_encodings import FURTHEST, LARGEST, FeatureEncoding, Scale, Scaled
 from murho.model.json_validation import Matrix, Stored, Vector
 from murho.model.tables.schema import Columns, FeatureKind, count_rows
 
@@ -102,9 +102,9 @@ class Whitening(Stored):
             columns: Canonical columns, ``[B]`` each.
 
         Returns:
-            The directions, clipped to the range of the training rows and to ± `model.encoding.transforms.FURTHEST`
-            standard deviations, ``[B, K]``; and ``log(1 + d)`` of their distances d beyond, with signs, ``[B, K]``: a
-            small move of one number is a long way along such a direction.
+            The directions, clipped to the range of the training rows and to ±
+            `model.encoding.feature_encodings.FURTHEST` standard deviations, ``[B, K]``; and ``log(1 + d)`` of their
+            distances d beyond, with signs, ``[B, K]``: a small move of one number is a long way along such a direction.
         """
         directions = _directions(_standardised(self.scales, columns), self.axes)
         clipped = self._clipped(directions)

@@ -3,8 +3,8 @@
 Answers mix all M members, but only J of them, the judges, have not seen a held-out row, and more members predict
 better. For classes the pooled probabilities of the judges stand for those of all: the estimate is a little too
 cautious. For numbers each row's score under one judge and under all its judges gives its score under M members
-(`model.bbb.rows`): CRPS, squared error and variance exactly in expectation, absolute error and NLL nearly. For bands
-there is no such law, so the answer of all members is emulated from that of the judges:
+(`model.bbb.fit_rows`): CRPS, squared error and variance exactly in expectation, absolute error and NLL nearly. For
+bands there is no such law, so the answer of all members is emulated from that of the judges:
 
 - The normal score of the target is the judges' times the *narrowing*, the ratio of the mean sizes of normal scores
   under M and under J members. The target is inside a band if that score is.
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 import numpy as np
 import torch
 
-from murho.model.bbb.rows import ensemble_score
+from murho.model.bbb.fit_rows import ensemble_score
 from murho.model.calibration.abstention import HeldOutClasses
-from murho.model.calibration.classes import (
+from murho.model.calibration.class_calibration import (
     Calibration,
     ClassCalibration,
     ClassMap,
@@ -35,9 +35,10 @@ from murho.model.calibration.classes import (
 from murho.model.calibration.conformal import CROSS, FORWARD, POOLED, SPLIT, ConformalMap, fit_conformal_map
 from murho.model.distributions.mixtures import normal_cdf
 from murho.model.distributions.sums import LEAST
-from murho.model.evaluation.classes import SET_COVERAGES, JudgedClasses, prediction_sets
+from murho.model.evaluation.class_scores import SET_COVERAGES, JudgedClasses, prediction_sets
+from murho.model.evaluation.judged_rows import JudgedRows, RowArrays, RowWeights
 from murho.model.evaluation.judging import in_passes
-from murho.model.evaluation.numbers import (
+from murho.model.evaluation.number_scores import (
     BAND_LEVELS,
     GRID_LEVELS,
     Bands,
@@ -47,7 +48,6 @@ from murho.model.evaluation.numbers import (
     ratio_of_crps,
     row_scores,
 )
-from murho.model.evaluation.rows import JudgedRows, RowArrays, RowWeights
 from murho.model.predictive.plans import TargetModel, served_probabilities
 from murho.model.runtime import give_back
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Bools, Doubles, Ints
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.distributions.classes import ClassPredictive
+    from murho.model.distributions.class_predictive import ClassPredictive
     from murho.model.encoding.encoder import Encoded
     from murho.model.predictive.plans import DrawnRows
     from murho.model.tables.splits import HeldOut
@@ -210,7 +210,7 @@ class NumbersByJudges(RowArrays):
     Attributes:
         together: The rows, judged by the raw answers of the mixture of the judges.
         alone: The mean over judges of the scores under each alone, ``[n]``: those of
-            `model.evaluation.numbers.row_scores`, and ``reach``, the size of the normal score, at most 3.
+            `model.evaluation.number_scores.row_scores`, and ``reach``, the size of the normal score, at most 3.
         scores: Normal score of the target under the mixture of the judges, ``[n]``.
         percentiles: Raw percentiles of that mixture at `GRID`, ``[n, K]``, the target's unit.
         outside: Whether the row lies beyond the training rows, bool ``[n]``.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.evaluation.classes import row_log_loss
+from murho.model.evaluation.class_scores import row_log_loss
 from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.progress import Advance, ignore_rows

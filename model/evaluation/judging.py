@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from murho.model.errors import OptionError, TableError, listed
-from murho.model.evaluation.classes import JudgedClasses
-from murho.model.evaluation.numbers import JudgedNumbers
-from murho.model.evaluation.rows import JudgedRows, RowArrays, RowWeights
+from murho.model.evaluation.class_scores import JudgedClasses
+from murho.model.evaluation.judged_rows import JudgedRows, RowArrays, RowWeights
+from murho.model.evaluation.number_scores import JudgedNumbers
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 from murho.model.progress import Advance, ignore_rows
 from murho.model.tables.schema_inference import (
@@ -140,14 +140,14 @@ def evaluate_table(
 
     Args:
         posterior: The posterior.
-        table: Labelled rows, as `model.tables.files.read_table` returns them;
+        table: Labelled rows, as `model.tables.table_files.read_table` returns them;
             rows without a target are left out, and so are rows of weight 0.
         samples: S.
         weight: Column with the weights of the rows in all means (`model.tables.schema_inference`); None: all are equal.
         advance: Called with the number of rows of each finished chunk.
 
     Returns:
-        `model.evaluation.rows.JudgedRows.in_full`, and ``left_out``, the number of rows without a target or of
+        `model.evaluation.judged_rows.JudgedRows.in_full`, and ``left_out``, the number of rows without a target or of
         weight 0. A classifier's also has ``unknown``: None, or ``rows``, the number of rows of unknown ``classes``,
         with rows of each, and ``accuracy``, with these rows as misses.
 

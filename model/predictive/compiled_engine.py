@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from murho.model.bbb.likelihood import NOISE_FLOOR
-from murho.model.distributions.classes import ClassPredictive, SettledDraws
-from murho.model.distributions.transforms import Identity, Logarithm
+from murho.model.distributions.class_predictive import ClassPredictive, SettledDraws
+from murho.model.distributions.target_transforms import Identity, Logarithm
 from murho.model.predictive.forward import FEW_ROWS, TorchEngine, forward
 from murho.model.predictive.plans import ClassPlan, ClassTargetModel, PredictionPlan, TargetModel
 from murho.model.runtime import in_parts, load_compiled
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.arrays import Floats
-    from murho.model.bbb.numbers import GaussianMixtureLikelihood
+    from murho.model.bbb.number_likelihoods import GaussianMixtureLikelihood
     from murho.model.predictive.draws import Draws
     from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Arrays, DrawnRows, Engine
 
@@ -64,11 +64,11 @@ def compile_kernels() -> Kernels:
         ImportError: Numba is missing, or does not work with this Python or NumPy.
         Exception: Numba can't compile for this processor.
     """
-    from murho.model.predictive.compiled.classes import pool_draws, settle_draws
-    from murho.model.predictive.compiled.rows import answer_rows
+    from murho.model.predictive.compiled.answer_kernels import answer_rows
+    from murho.model.predictive.compiled.class_kernels import pool_draws, settle_draws
 
     try:
-        from murho.model.predictive.compiled.network import forward_draws
+        from murho.model.predictive.compiled.forward_kernels import forward_draws
     except (OSError, AttributeError):
         _LOG.info("PyTorch computes the network: this build of it has no MKL for compiled code to call")
         return Kernels(answer_rows, pool_draws, settle_draws, None)
@@ -231,7 +231,7 @@ class CompiledClassEngine(CompiledForward):
 
 @dataclass(frozen=True, slots=True)
 class _CompiledPredictive(ClassPredictive):
-    """A `model.distributions.classes.ClassPredictive` in compiled code; its draws are ``[B, C, S]``."""
+    """A `model.distributions.class_predictive.ClassPredictive` in compiled code; its draws are ``[B, C, S]``."""
 
     kernels: Kernels
     of_draws: tuple[Tensor, Tensor]

@@ -30,7 +30,7 @@ import numpy as np
 
 from murho.model.arrays import Array, Bools, Doubles, Ints, with_arrays
 from murho.model.calibration.abstention import HeldOutClasses, least_confidence
-from murho.model.calibration.classes import Calibration, ClassCalibration
+from murho.model.calibration.class_calibration import Calibration, ClassCalibration
 from murho.model.errors import InputError, OptionError, Problem, listed
 from murho.model.predictive.prediction import AnyPrediction, ClassPrediction, Prediction, PredictOptions
 from murho.model.tables.schema import Columns, Schema, Target

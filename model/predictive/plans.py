@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from murho.model.calibration.conformal import AdaptedMap, CalibratedSpread, ConformalMap
-from murho.model.distributions.classes import ClassPredictive, entropy
+from murho.model.distributions.class_predictive import ClassPredictive, entropy
 from murho.model.distributions.mixtures import FURTHEST_SCORE, WideRule, normal_cdf, score_of_tails
 from murho.model.distributions.predictive import Predictive, function_exceedance, function_quantiles
 from murho.model.predictive.prediction import ClassPrediction, Prediction, PredictOptions
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Array, Bools, Doubles
     from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
-    from murho.model.calibration.classes import Calibration, ClassCalibration, ClassMap
-    from murho.model.distributions.transforms import Standardisation
+    from murho.model.calibration.class_calibration import Calibration, ClassCalibration, ClassMap
+    from murho.model.distributions.target_transforms import Standardisation
     from murho.model.predictive.draws import Draws
 
     Arrays: TypeAlias = dict[str, Array]

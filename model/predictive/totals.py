@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from murho.model.calibration.totals import TotalsCalibration
+from murho.model.calibration.totals_calibration import TotalsCalibration
 from murho.model.distributions.sums import LEAST, SumMixture, count_answers, count_distribution
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, Prediction, PredictOptions

@@ -45,12 +45,12 @@ from murho.model.python.answers import (
 )
 from murho.model.python.answers import as_value_errors as _as_value_errors
 from murho.model.python.interface import warn_of_left_out, with_declared_kinds
-from murho.model.python.progress import TerminalReporter
+from murho.model.python.terminal_reporter import TerminalReporter
 from murho.model.runtime import resolve_device
 from murho.model.tables.cells import as_text
-from murho.model.tables.files import is_frame, table_from_frame
 from murho.model.tables.formats import unnamed
 from murho.model.tables.schema_inference import MOST_CLASSES
+from murho.model.tables.table_files import is_frame, table_from_frame
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import OptionText, TrainOptions, make_options, option_texts
 from murho.model.training.prepared_table import OF_NUMBERS

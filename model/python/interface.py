@@ -28,15 +28,15 @@ from murho.model.python.answers import (
     as_value_errors,
     require_whole,
 )
-from murho.model.python.progress import TerminalReporter
 from murho.model.python.table_scoring import check_options
 from murho.model.python.table_totals import added_up, answer_of
+from murho.model.python.terminal_reporter import TerminalReporter
 from murho.model.runtime import resolve_device
 from murho.model.tables.columns import plain, stored_kind
-from murho.model.tables.files import is_frame, read_table, table_from_frame
 from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.schema import FeatureKind, Schema
 from murho.model.tables.schema_inference import GROUPS, IGNORED, columns_from_table
+from murho.model.tables.table_files import is_frame, read_table, table_from_frame
 from murho.model.training.candidates import Reporter
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train as train_on_table

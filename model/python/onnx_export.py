@@ -21,14 +21,14 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from murho.model.bbb.likelihood import NOISE_FLOOR
-from murho.model.bbb.numbers import (
+from murho.model.bbb.number_likelihoods import (
     GaussianMixtureLikelihood,
     GaussianNoise,
     HeteroscedasticNoise,
     MixtureNoise,
 )
-from murho.model.distributions.transforms import Logarithm
-from murho.model.encoding.transforms import Calendar, OneHot, PiecewiseLinear, Scaled
+from murho.model.distributions.target_transforms import Logarithm
+from murho.model.encoding.feature_encodings import Calendar, OneHot, PiecewiseLinear, Scaled
 from murho.model.errors import OptionError
 from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions
@@ -291,7 +291,7 @@ def _components(
 
 
 def _moments(g: _Graph, transform: Any, means: _Value, noise: _Value) -> tuple[_Value, _Value]:
-    """Mean and standard deviation of the target of Gaussians, see `model.distributions.transforms`."""
+    """Mean and standard deviation of the target of Gaussians, see `model.distributions.target_transforms`."""
     if not isinstance(transform, Logarithm):
         return means, noise
     unit = math.exp(transform.top)  # in double precision: variances are small differences here

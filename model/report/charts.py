@@ -1,7 +1,8 @@
 """The charts of a report in their order, as Vega-Lite, each with a caption that says what is good.
 
-Specifications are plain dictionaries, without altair: the page of the service draws the same ones. `model.report.files`
-replaces each colour by a variable of the page's style, so that one picture fits a light and a dark page.
+Specifications are plain dictionaries, without altair: the page of the service draws the same ones.
+`model.report.reports` replaces each colour by a variable of the page's style, so that one picture fits a light and a
+dark page.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from murho.model.arrays import Array, Doubles, Ints
 from murho.model.bbb.fit import Epoch
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import CheckpointError
-from murho.model.evaluation.classes import JudgedClasses
+from murho.model.evaluation.class_scores import JudgedClasses
 from murho.model.evaluation.importance import choose_rows, permutation_importance, screened_features
-from murho.model.evaluation.numbers import COVERAGES, JudgedNumbers
-from murho.model.evaluation.rows import BAND, JudgedRows, scores_of_part
+from murho.model.evaluation.judged_rows import BAND, JudgedRows, scores_of_part
+from murho.model.evaluation.number_scores import COVERAGES, JudgedNumbers
 from murho.model.files import JSON, parse_json
 from murho.model.report.charts import MOST_BARS
 from murho.model.tables.schema import Columns, count_rows, json_cells, select_rows
@@ -56,9 +56,9 @@ def facts_of_rows(
         metrics: What is known of these scores besides (`model.evaluation.held_out.calibrate_held_out`).
 
     Returns:
-        ``held_out``, None without judged rows: what `murho evaluate` tells (`model.evaluation.rows.JudgedRows.in_full`)
-        and, of numbers, the ``agreement`` of predictions with what was observed; and ``importance``
-        (`model.evaluation.importance`), None of a single row.
+        ``held_out``, None without judged rows: what `murho evaluate` tells
+        (`model.evaluation.judged_rows.JudgedRows.in_full`) and, of numbers, the ``agreement`` of predictions with what
+        was observed; and ``importance`` (`model.evaluation.importance`), None of a single row.
     """
     held_out = None
     if judged is not None:

@@ -37,7 +37,7 @@ from murho.model.training.scoring import DRAWS, ClassScorer, NumberScorer, extra
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from murho.model.bbb.rows import Rows
+    from murho.model.bbb.fit_rows import Rows
     from murho.model.training.context import Training
     from murho.model.training.options import TrainOptions
 

@@ -73,7 +73,7 @@ class Candidate:
 
     Attributes:
         noise: A kind of `model.bbb.registry.KINDS`.
-        transform: A key of `model.distributions.transforms.TRANSFORMS`.
+        transform: A key of `model.distributions.target_transforms.TRANSFORMS`.
         encoding: A key of `model.encoding.encoder.ENCODINGS`.
         whitened: Whether whitened directions of correlated numbers are inputs too (`model.encoding.whitening`).
         hidden: Widths of the hidden layers.

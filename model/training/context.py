@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 
 from murho.model.arrays import Doubles
+from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.line import fit_line
 from murho.model.bbb.network import unread_bins
 from murho.model.bbb.registry import LIKELIHOODS
-from murho.model.bbb.rows import Rows
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.mixtures import WideRule
-from murho.model.distributions.transforms import TRANSFORMS, Identity, Limits, Standardisation
+from murho.model.distributions.target_transforms import TRANSFORMS, Identity, Limits, Standardisation
 from murho.model.encoding.distribution_fit import FEWEST_ROWS, fit_feature_distribution
 from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, InputChoice
 from murho.model.encoding.feature_distribution import FeatureDistribution

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from murho.model.bbb.fit import Fit
-from murho.model.bbb.rows import Rows
+from murho.model.bbb.fit_rows import Rows
 from murho.model.seeds import seed_for
 from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.candidates import NARROW, TRIAL, Attempt, Candidate

@@ -204,7 +204,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions, began: fl
     """Infer features, targets and weights.
 
     Args:
-        table: The table, as `model.tables.files.read_table` returns it.
+        table: The table, as `model.tables.table_files.read_table` returns it.
         target: The predicted column.
         options: Validated options.
         began: When the user began to wait, in monotonic seconds; by default now.

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.bbb.fit import Epoch
-    from murho.model.calibration.classes import Calibration
+    from murho.model.calibration.class_calibration import Calibration
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
-    from murho.model.evaluation.rows import JudgedRows
+    from murho.model.evaluation.judged_rows import JudgedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
     cell may have been, but the network has learned no input for it.
 
     Args:
-        table: The table, as `model.tables.files.read_table` returns it.
+        table: The table, as `model.tables.table_files.read_table` returns it.
         posterior: The posterior of the checkpoint.
 
     Raises:

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from murho.model.bbb.fit_rows import LEAST_LOG_DENSITY, Rows, ensemble_of, judged
 from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
 from murho.model.bbb.network import BayesianNetwork
-from murho.model.bbb.rows import LEAST_LOG_DENSITY, Rows, ensemble_of, judged
-from murho.model.distributions.transforms import Standardisation
+from murho.model.distributions.target_transforms import Standardisation
 from murho.model.seeds import seed_for
 
 

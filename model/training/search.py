@@ -2,8 +2,8 @@
 
 The search makes one choice at a time, by short fits ("trials"), with one member per fold on larger tables. Then follow
 a full fit with all members, and a shorter, "settling" fit that starts from its parameters. Scores are extrapolated to
-all members (`model.bbb.rows`). Options that the user has set are not searched. The order of the search is observation
-model and transform, as the task has them, then encoding, whitening and temperature.
+all members (`model.bbb.fit_rows`). Options that the user has set are not searched. The order of the search is
+observation model and transform, as the task has them, then encoding, whitening and temperature.
 
 From `model.training.candidates.FEW_ROWS` rows on, the temperature (the factor of the KL) rises along each fit: members
 first overfit, then the prior gets more and more weight. The best parameters on this path are kept, and the settling fit

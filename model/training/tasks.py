@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS
-from murho.model.distributions.transforms import Limits
+from murho.model.distributions.target_transforms import Limits
 from murho.model.errors import OptionError, TableError
 from murho.model.tables.inference import suspected_code
 from murho.model.training.options import TrainOptions

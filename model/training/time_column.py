@@ -20,7 +20,7 @@ from dataclasses import replace
 import torch
 
 from murho.model.bbb.fit import Fit, default_batch_size, fit
-from murho.model.bbb.rows import Rows
+from murho.model.bbb.fit_rows import Rows
 from murho.model.errors import FitError
 from murho.model.seeds import seed_for
 from murho.model.tables.schema import Schema

@@ -20,8 +20,8 @@ from murho.model.encoding.feature_distribution import FeatureDistribution, Quant
 from murho.model.encoding.imputation import imputed_columns
 from murho.model.encoding.unlike import Distances
 from murho.model.evaluation.held_out import calibrate_held_out
-from murho.model.evaluation.rows import JudgedRows
-from murho.model.evaluation.totals import calibrate_totals
+from murho.model.evaluation.held_out_totals import calibrate_totals
+from murho.model.evaluation.judged_rows import JudgedRows
 from murho.model.runtime import at_most_threads
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, json_cells
 from murho.model.tables.splits import HeldOut
@@ -87,7 +87,7 @@ def train(
     """Fit a BBB network to a table.
 
     Args:
-        table: The table, as `model.tables.files.read_table` returns it.
+        table: The table, as `model.tables.table_files.read_table` returns it.
         target: The predicted column.
         options: Validated options.
         reporter: Gets the progress.

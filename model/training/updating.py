@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from murho.model.bbb.fit import Fit, default_batch_size, fit
+from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.network import BayesianNetwork, learned_tensors, load_tensors, noise_tensors
 from murho.model.bbb.priors import PosteriorPrior, gaussian_kl
-from murho.model.bbb.rows import Rows
 from murho.model.bbb.schedule import FitOptions
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec

@@ -29,8 +29,8 @@ from murho.model.bbb.network import inverse_softplus
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.predictive import Predictive
 from murho.model.encoding.encoder import Encoded
+from murho.model.evaluation.judged_rows import RowArrays, RowWeights
 from murho.model.evaluation.judging import in_passes
-from murho.model.evaluation.rows import RowArrays, RowWeights
 from murho.model.predictive.plans import DrawnRows
 from murho.model.tables.splits import HeldOut
 

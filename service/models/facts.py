@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import structlog
 
-from murho.model.calibration.classes import ClassCalibration
+from murho.model.calibration.class_calibration import ClassCalibration
 from murho.model.encoding.feature_distribution import QuantileScores
 from murho.model.report.charts import COLOURS, charts, ordered_features
 from murho.model.tables.schema import Feature, FeatureKind

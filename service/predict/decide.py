@@ -37,7 +37,7 @@ from murho.service.predict.rows import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from murho.model.calibration.classes import Calibration
+    from murho.model.calibration.class_calibration import Calibration
     from murho.model.predictive.decisions import Actions, DecideOptions, Decisions
     from murho.model.tables.schema import Schema
 
@@ -171,7 +171,7 @@ async def _answer(call: InFlight) -> Response:
 
 def _evidence(calibration: "Calibration | None") -> JSON | None:
     """Returns what `Evidence` describes."""
-    from murho.model.calibration.classes import ClassCalibration
+    from murho.model.calibration.class_calibration import ClassCalibration
 
     if not isinstance(calibration, ClassCalibration) or calibration.held_out is None:
         return None

@@ -10,7 +10,7 @@ import pyarrow as pa
 from murho.model.tables.columns import list_array, text_array
 from murho.model.tables.csv_reader import Header, csv_rows, read_header
 from murho.model.tables.csv_writer import as_csv
-from murho.model.tables.files import PANDAS_INDEX, without_index
+from murho.model.tables.table_files import PANDAS_INDEX, without_index
 from murho.service.errors import TooLargeError, wrong
 from murho.service.predict.answers import Answered, Terms, answer_columns
 from murho.service.predict.memory import foreign_form

@@ -26,8 +26,8 @@ from murho.model.predictive.prediction import PredictOptions
 from murho.model.python import table_scoring
 from murho.model.python.table_scoring import score_blocks, stored_schema
 from murho.model.tables import formats
-from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table
+from murho.model.tables.table_files import read_table
 from tests.model.conftest import present
 from tests.rents import CHECKPOINTS, RENTS, ROWS
 from tests.support import call_murho

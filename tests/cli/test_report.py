@@ -44,7 +44,7 @@ def test_a_training_without_a_report_or_without_rows(flats_file: Path, tmp_path:
 
 
 def test_a_report_that_fails_costs_no_training(flats_file: Path, tmp_path: Path) -> None:
-    with mock.patch("murho.model.report.files.html_page", side_effect=RuntimeError("no ink")):
+    with mock.patch("murho.model.report.reports.html_page", side_effect=RuntimeError("no ink")):
         done = call_murho("train", flats_file, "--target", "rent", "--checkpoints", tmp_path, *QUICK)
     assert "warning: the report could not be made: RuntimeError: no ink" in done.stderr
     assert "report:" not in done.stdout

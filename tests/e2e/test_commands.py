@@ -210,7 +210,7 @@ TRAIN = (
 )
 TALKATIVE = """
 from murho.command_line import app
-from murho.model.python.progress import TerminalReporter
+from murho.model.python.terminal_reporter import TerminalReporter
 TerminalReporter.epoch = lambda self, _: self.say("an epoch is done")
 TerminalReporter.scored = lambda self, _: self.say("a fit is scored")
 app()

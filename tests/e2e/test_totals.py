@@ -16,7 +16,7 @@ import pytest
 from murho_client import Client, InvalidInput
 
 import murho
-from murho.model.calibration.totals import TotalsCalibration
+from murho.model.calibration.totals_calibration import TotalsCalibration
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.tables.schema_inference import GROUPS
 from tests.e2e.support import Service, serve

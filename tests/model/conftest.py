@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from murho.model.bbb.fit import Epoch, Fit, Progress, fit
+from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.priors import GaussianPrior, Prior
 from murho.model.bbb.registry import make_likelihood
-from murho.model.bbb.rows import Rows
 from murho.model.bbb.schedule import FitOptions
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target

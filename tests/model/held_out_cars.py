@@ -11,8 +11,8 @@ import numpy as np
 from murho.cli.train import read_config
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.files import read_table
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
+from murho.model.tables.table_files import read_table
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, present

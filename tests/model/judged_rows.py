@@ -11,12 +11,12 @@ import torch
 
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
-from murho.model.bbb.numbers import HeteroscedasticNoise
-from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.bbb.number_likelihoods import HeteroscedasticNoise
+from murho.model.distributions.target_transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
+from murho.model.evaluation.judged_rows import RowWeights
 from murho.model.evaluation.judging import judge_encoded
-from murho.model.evaluation.numbers import Bands, JudgedNumbers
-from murho.model.evaluation.rows import RowWeights
+from murho.model.evaluation.number_scores import Bands, JudgedNumbers
 from murho.model.predictive.forward import TorchEngine
 from murho.model.predictive.plans import DrawnRows, TargetModel
 

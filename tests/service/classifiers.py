@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from murho.model.bbb.network import Architecture
-from murho.model.calibration.classes import ClassCalibration, ClassMap, fit_prediction_sets
+from murho.model.calibration.class_calibration import ClassCalibration, ClassMap, fit_prediction_sets
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec, ModelSpec
-from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.distributions.target_transforms import Identity, Standardisation
 from murho.model.predictive.prediction import PredictOptions, Question
 from murho.model.tables.schema import Columns, Schema, Target
 from tests.service.support import SCHEMA, FakeModel, spec_of

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from murho.model.bbb.network import Architecture
 from murho.model.checkpoint.checkpoint import CheckpointReference
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
-from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.distributions.target_transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError
 from murho.model.predictive.answer_cost import AnswerCost

@@ -3,4 +3,4 @@
 from murho.model.compiling import compiled_together
 
 with compiled_together(__name__):
-    from murho.model.bbb.compiled import steps  # noqa: F401 - and what it imports
+    from murho.model.bbb.compiled import step_kernels  # noqa: F401 - and what it imports

@@ -5,7 +5,7 @@ from contextlib import suppress
 from murho.model.compiling import compiled_together
 
 with compiled_together(__name__):
-    from murho.model.predictive.compiled import classes, rows  # noqa: F401
+    from murho.model.predictive.compiled import answer_kernels, class_kernels  # noqa: F401
 
     with suppress(OSError, AttributeError):  # this build of PyTorch has no MKL
-        from murho.model.predictive.compiled import network  # noqa: F401
+        from murho.model.predictive.compiled import forward_kernels  # noqa: F401

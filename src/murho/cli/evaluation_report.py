@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from murho.cli.shared import table_lines
-from murho.model.evaluation.rows import BAND
+from murho.model.evaluation.judged_rows import BAND
 from murho.model.evaluation.summary import per_cent, plus_minus, significant
 
 if TYPE_CHECKING:

@@ -140,7 +140,7 @@ def complete_places(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """The columns of the file that begin so."""
-    from murho.model.tables.files import read_table
+    from murho.model.tables.table_files import read_table
 
     try:
         names = read_table(Path(ctx.params["data"])).column_names

@@ -40,7 +40,7 @@ def inspect(
     of_file = {name: values.pop(name, None) for name in OF_FILES}
     target, options = target or of_file["target"], make_options(values | option_values(given))
     from murho.model.tables.data_report import describe_columns, report_lines
-    from murho.model.tables.files import read_table
+    from murho.model.tables.table_files import read_table
     from murho.model.training.prepared_table import prepare_table, reading_hints
 
     notes: tuple[str, ...] = ()

@@ -107,7 +107,7 @@ def better_version(old: Posterior, rows: Sequence[JSON], device: str) -> tuple[J
         device: Device of the fit.
     """
     from murho.model.evaluation.judging import evaluate_table
-    from murho.model.python.progress import TerminalReporter
+    from murho.model.python.terminal_reporter import TerminalReporter
     from murho.model.training.options import UpdateOptions
     from murho.model.training.revisions import labelled_rows
     from murho.model.training.updating import update

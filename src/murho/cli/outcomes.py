@@ -165,7 +165,7 @@ def _kept(store: Store, name: str, data: Path, form: FileForm) -> JSON:
 
 def _checked(data: Path, form: FileForm, *, classes: bool) -> tuple[list[str], list[Value]]:
     """Ids and values of a file; raises a TableError that names the row."""
-    from murho.model.tables.files import read_table
+    from murho.model.tables.table_files import read_table
     from murho.service.outcomes.routes import checked
 
     table = read_table(data, form)

@@ -51,7 +51,7 @@ def report(
     table = None if data is None else open_rows(data, directory, form, labelled=True)
     from murho.model.checkpoint.checkpoint import read_stored
     from murho.model.report.facts import stored_facts
-    from murho.model.report.files import html_page, report_of_rows
+    from murho.model.report.reports import html_page, report_of_rows
 
     facts = stored_facts(lambda file, most: read_bounded(directory / file, most))
     if data is None or table is None:

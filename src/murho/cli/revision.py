@@ -35,7 +35,7 @@ def finish_revision(
         report_rows: Whether it shows rows.
         json: Whether to print one JSON object instead of lines.
     """
-    from murho.model.report.files import revision_report
+    from murho.model.report.reports import revision_report
 
     name, spec, extras = source.parent.name, revised.posterior.spec, {}
     if report:

@@ -123,7 +123,7 @@ def open_rows(data: Path, directory: Path | None, form: FileForm = AS_IT_IS, *, 
         TableError: The file can't be read as a table, lacks a column, or has a cell that does not fit.
     """
     from murho.model.python.table_scoring import check_first_rows, stored_schema
-    from murho.model.tables.files import read_table
+    from murho.model.tables.table_files import read_table
 
     table = read_table(data, form)
     if directory is not None:

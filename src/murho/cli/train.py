@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from murho.model.checkpoint.stores import WrittenVersion
-    from murho.model.python.progress import TerminalReporter
+    from murho.model.python.terminal_reporter import TerminalReporter
     from murho.model.training.train import Trained
 
 
@@ -171,7 +171,7 @@ def train(
     """Fit a Bayesian network to a table and save it as a checkpoint."""
     from murho.model.checkpoint.stores import store_at
     from murho.model.runtime import check_device
-    from murho.model.tables.files import require_file
+    from murho.model.tables.table_files import require_file
 
     began = time.monotonic()
     # First what can be said at once; then the imports that take seconds.
@@ -182,7 +182,7 @@ def train(
     store.check_writable(chosen_name)
     from murho.model.tables.columns import release_memory
     from murho.model.tables.data_report import report_lines
-    from murho.model.tables.files import read_table
+    from murho.model.tables.table_files import read_table
     from murho.model.training.prepared_table import prepare_table, rows_for_budget
 
     table = read_table(data, form)
@@ -195,7 +195,7 @@ def train(
     del table  # a large one takes memory that the fits need
     release_memory()
 
-    from murho.model.python.progress import TerminalReporter
+    from murho.model.python.terminal_reporter import TerminalReporter
     from murho.model.runtime import interrupts_held_back, resolve_device, use_threads_for_answering
     from murho.model.training.train import train_on
 
@@ -266,7 +266,7 @@ def _name_of(data: Path) -> str:
 
 
 def _report(name: str, trained: Trained, reporter: TerminalReporter, *, with_rows: bool) -> dict[str, bytes]:
-    from murho.model.report.files import training_report
+    from murho.model.report.reports import training_report
     from murho.model.runtime import give_back
     from murho.model.training.candidates import Stage
 

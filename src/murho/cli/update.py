@@ -56,7 +56,7 @@ def update(
     table = open_rows(data, source, form, labelled=True)
     from murho.cli.revision import finish_revision
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.python.progress import TerminalReporter
+    from murho.model.python.terminal_reporter import TerminalReporter
     from murho.model.runtime import resolve_device
     from murho.model.training.revisions import labelled_rows
     from murho.model.training.updating import update as update_posterior

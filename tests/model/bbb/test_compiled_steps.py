@@ -10,11 +10,11 @@ import torch
 from scipy import stats
 
 from murho.model.bbb import steps
+from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.likelihood import ClassLikelihood, Likelihood
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 from murho.model.bbb.registry import make_likelihood
-from murho.model.bbb.rows import Rows
 from murho.model.bbb.schedule import StepOptions
 from murho.model.bbb.steps import KINDS, CompiledSteps, PlainSteps, steps_of
 from murho.model.runtime import at_most_threads
@@ -33,7 +33,7 @@ MEMBERS, INPUTS, ROWS = 2, 5, 23
 
 def words(count: int, key: int, layer: int, step: int) -> NDArray[np.uint32]:
     """The random words of a layer in a step."""
-    from murho.model.bbb.compiled.network import fill_words
+    from murho.model.bbb.compiled.network_kernels import fill_words
 
     out = np.empty(count, np.uint32)
     fill_words(out, layer, step, np.uint64(key))
@@ -43,7 +43,7 @@ def words(count: int, key: int, layer: int, step: int) -> NDArray[np.uint32]:
 @pytest.fixture(scope="module")
 def normals() -> Callable[..., NDArray[np.float32]]:
     """The normal numbers of a layer in a step."""
-    from murho.model.bbb.compiled.network import normal
+    from murho.model.bbb.compiled.network_kernels import normal
 
     @numba.njit  # type: ignore[untyped-decorator]
     def of_words(words: Any) -> Any:
@@ -160,7 +160,7 @@ KNOWN_ANSWERS = [
 
 @pytest.mark.parametrize(("given", "expected"), KNOWN_ANSWERS)
 def test_the_random_words_are_those_of_random123(given: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    from murho.model.bbb.compiled.network import philox
+    from murho.model.bbb.compiled.network_kernels import philox
 
     @numba.njit  # type: ignore[untyped-decorator]
     def of(counter: Any, key: Any) -> Any:
@@ -172,7 +172,7 @@ def test_the_random_words_are_those_of_random123(given: tuple[int, ...], expecte
 
 @pytest.mark.parametrize("count", [1, 4, 7, 1030])
 def test_words_of_a_layer_are_those_of_its_counters(count: int) -> None:
-    from murho.model.bbb.compiled.network import philox
+    from murho.model.bbb.compiled.network_kernels import philox
 
     @numba.njit  # type: ignore[untyped-decorator]
     def of(place: Any) -> Any:
@@ -205,7 +205,7 @@ def test_the_normal_numbers_are_independent_and_normal(normals: Any) -> None:
 
 
 def test_the_furthest_words_have_finite_symmetric_numbers() -> None:
-    from murho.model.bbb.compiled.network import normal
+    from murho.model.bbb.compiled.network_kernels import normal
 
     @numba.njit  # type: ignore[untyped-decorator]
     def of(word: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from murho.model.bbb.numbers import CountPredictive
+from murho.model.bbb.number_likelihoods import CountPredictive
 
 SIZES = [(3.0, 0.2), (0.05, 2.0), (0.5, 1e-5), (200.0, 0.05), (5_000.0, 0.3), (1_000.0, 4.0)]
 """Mean and dispersion."""

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from murho.model.bbb.fit import Epoch, WorkModel
+from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.network import Architecture
 from murho.model.bbb.optimisers import FitState
 from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
-from murho.model.bbb.rows import Rows
 from murho.model.bbb.schedule import FINAL_RATE_OF_PATH, FitOptions, Schedule
 from murho.model.bbb.steps import CompiledSteps, PlainSteps
 from tests.model.conftest import small_fit, small_rows

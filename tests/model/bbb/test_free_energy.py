@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from murho.model.bbb.fit import fit
+from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.free_energy import (
     GRADIENT_NORM,
     FreeEnergy,
@@ -16,10 +17,9 @@ from murho.model.bbb.free_energy import (
     require_finite,
 )
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
-from murho.model.bbb.numbers import FixedNoise
+from murho.model.bbb.number_likelihoods import FixedNoise
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 from murho.model.bbb.registry import NOISE_KINDS, make_likelihood
-from murho.model.bbb.rows import Rows
 from murho.model.bbb.schedule import FitOptions
 from murho.model.errors import FitError
 from tests.model.conftest import present, small_fit, small_model, small_rows

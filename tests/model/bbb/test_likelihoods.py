@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from murho.model.bbb.likelihood import NOISE_FLOOR, Bernoulli, Categorical, Likelihood
-from murho.model.bbb.numbers import (
+from murho.model.bbb.number_likelihoods import (
     LARGEST_COUNT,
     FixedNoise,
     GaussianMixtureLikelihood,
@@ -20,7 +20,7 @@ from murho.model.bbb.numbers import (
 )
 from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS, make_likelihood
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
-from murho.model.distributions.transforms import Limits, Logarithm, Standardisation
+from murho.model.distributions.target_transforms import Limits, Logarithm, Standardisation
 from murho.model.errors import OptionError, TableError
 from tests.model.conftest import present
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from sklearn.linear_model import BayesianRidge
 
+from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.line import LEAST_SIGMA, fit_line, start_at_line
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.bbb.rows import Rows
 
 
 def _data(rows: int, inputs: int, noise: float) -> tuple[torch.Tensor, torch.Tensor]:

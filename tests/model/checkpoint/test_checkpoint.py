@@ -31,7 +31,7 @@ from murho.model.checkpoint.checkpoint import (
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.checkpoint.stores import DirectoryStore
-from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.distributions.target_transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError
 from tests.model.checkpoint.test_spec import FACTS

@@ -13,7 +13,7 @@ import torch
 
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.evaluation.judging import judge_encoded
-from murho.model.evaluation.numbers import JudgedNumbers
+from murho.model.evaluation.number_scores import JudgedNumbers
 from murho.model.predictive.forward import forward
 from murho.model.predictive.prediction import Prediction, PredictOptions, Question
 from murho.model.tables.schema_inference import columns_from_table

@@ -12,7 +12,7 @@ from torch import Tensor
 from murho.model.distributions import predictive as predictive_module
 from murho.model.distributions.mixtures import Mixture, WideRule
 from murho.model.distributions.predictive import Predictive, function_quantiles
-from murho.model.distributions.transforms import Identity, Limits, Logarithm
+from murho.model.distributions.target_transforms import Identity, Limits, Logarithm
 from murho.model.errors import OptionError
 
 

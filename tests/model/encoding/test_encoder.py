@@ -12,13 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from murho.model.encoding.encoder import ENCODINGS, Encoded, Encoder, InputChoice, with_schema
+from murho.model.encoding.feature_encodings import LARGEST
 from murho.model.encoding.imputation import IMPUTATIONS
-from murho.model.encoding.transforms import LARGEST
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.tables.cells import parse_date
-from murho.model.tables.files import read_table
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
+from murho.model.tables.table_files import read_table
 from tests.model.encoding.distribution_tables import distribution_of, mixed_columns, schema_of
 from tests.support import ROOT
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from murho.model.encoding.transforms import bin_edges
+from murho.model.encoding.feature_encodings import bin_edges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.encoding.encoder import ENCODINGS, Continuation, Encoder, Ranges, with_schema
-from murho.model.encoding.transforms import Scale, Standard
+from murho.model.encoding.feature_encodings import Scale, Standard
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
 from tests.model.conftest import make_table

@@ -12,15 +12,15 @@ import torch
 
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
-from murho.model.bbb.numbers import HeteroscedasticNoise
+from murho.model.bbb.number_likelihoods import HeteroscedasticNoise
 from murho.model.calibration.conformal import CROSS, FORWARD, POOLED, SPLIT, fit_conformal_map
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.distributions.transforms import Identity, Limits, Standardisation
+from murho.model.distributions.target_transforms import Identity, Limits, Standardisation
 from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.held_out import SAMPLES, NumbersByJudges, calibrate_held_out
+from murho.model.evaluation.judged_rows import RowWeights, standard_errors
 from murho.model.evaluation.judging import judge_encoded
-from murho.model.evaluation.numbers import JudgedNumbers
-from murho.model.evaluation.rows import RowWeights, standard_errors
+from murho.model.evaluation.number_scores import JudgedNumbers
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.forward import TorchEngine
 from murho.model.predictive.plans import DrawnRows, TargetModel

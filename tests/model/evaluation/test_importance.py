@@ -16,7 +16,7 @@ from tests.model.rooms import rooms_table
 
 if TYPE_CHECKING:
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.evaluation.numbers import JudgedNumbers
+    from murho.model.evaluation.number_scores import JudgedNumbers
 
 
 def test_those_are_kept_that_matter_most_by_draws_too(rent: Posterior) -> None:

@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from murho.model.bbb.numbers import GaussianMixtureLikelihood
+from murho.model.bbb.number_likelihoods import GaussianMixtureLikelihood
 from murho.model.bbb.registry import make_likelihood
 from murho.model.calibration.conformal import CalibratedSpread, ConformalMap
 from murho.model.distributions.mixtures import Mixture, WideRule, normal_cdf, score_of_tails
-from murho.model.distributions.transforms import Identity, Logarithm, Standardisation, Transform
+from murho.model.distributions.target_transforms import Identity, Logarithm, Standardisation, Transform
 from murho.model.predictive.plans import DrawnRows, Engine, PredictionPlan, TargetModel
 from murho.model.predictive.prediction import PredictOptions
 from tests.model.maps import odd_map

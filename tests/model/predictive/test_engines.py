@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murho.model.bbb.likelihood import ClassLikelihood
-from murho.model.bbb.numbers import FixedNoise
+from murho.model.bbb.number_likelihoods import FixedNoise
 from murho.model.bbb.registry import make_likelihood
-from murho.model.calibration.classes import ClassCalibration, fit_class_map, fit_prediction_sets
+from murho.model.calibration.class_calibration import ClassCalibration, fit_class_map, fit_prediction_sets
 from murho.model.predictive.compiled_engine import CompiledClassEngine, CompiledEngine, Kernels, load, select_engine
 from murho.model.predictive.forward import TorchEngine
 from murho.model.predictive.plans import AnyTargetModel, ClassTargetModel, DrawnRows, Engine

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from murho.model.calibration.classes import ClassMap
+from murho.model.calibration.class_calibration import ClassMap
 from murho.model.calibration.conformal import ConformalMap
 from murho.model.distributions.predictive import Predictive
 from murho.model.predictive.plans import PredictionPlan, served_probabilities

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.calibration.totals import TotalsCalibration
+from murho.model.calibration.totals_calibration import TotalsCalibration
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.predictive.row_moments import RowMoments

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from murho.model.report.facts import FACTS_PATH, shown_rows
-from murho.model.report.files import training_report
+from murho.model.report.reports import training_report
 from tests.model.conftest import make_table, train_quickly
 
 if TYPE_CHECKING:

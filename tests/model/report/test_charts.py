@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from murho.model.report.charts import charts
-from murho.model.report.files import drawn
+from murho.model.report.reports import drawn
 
 if TYPE_CHECKING:
     from murho.model.training.train import Trained

@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 
-from murho.model.report import files as module
-from murho.model.report.files import HOW_TO_GET_CHARTS, html_page
+from murho.model.report import reports as module
+from murho.model.report.reports import HOW_TO_GET_CHARTS, html_page
 
 if TYPE_CHECKING:
     from murho.model.training.train import Trained

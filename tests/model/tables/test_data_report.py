@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from murho.model.tables.data_report import report_lines
-from murho.model.tables.files import read_table
+from murho.model.tables.table_files import read_table
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
 from tests.support import ROOT

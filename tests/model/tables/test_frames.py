@@ -14,10 +14,10 @@ import pytest
 from murho.model.errors import TableError
 from murho.model.python.estimators import target_name
 from murho.model.python.interface import declared_kinds
-from murho.model.tables.files import is_frame, table_from_frame
 from murho.model.tables.overrides import ColumnOverride
 from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import ColumnPlan, columns_from_table, plan_columns
+from murho.model.tables.table_files import is_frame, table_from_frame
 
 FRAME = pd.DataFrame(
     {

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from murho_client._data import to_batch
 
-from murho.model.tables.files import is_frame, table_from_frame
+from murho.model.tables.table_files import is_frame, table_from_frame
 
 DAYS = pd.to_datetime(["2024-01-01", None, "2024-01-03"])
 COLUMNS = {

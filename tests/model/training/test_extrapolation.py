@@ -12,7 +12,7 @@ from torch.nn import functional
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
-from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.distributions.target_transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import forward

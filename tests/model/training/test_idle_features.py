@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from murho.model.bbb.rows import Rows
+from murho.model.bbb.fit_rows import Rows
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions, Question
 from murho.model.tables.schema_inference import columns_from_table

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.distributions.transforms import Logarithm
+from murho.model.distributions.target_transforms import Logarithm
 from murho.model.errors import TableError
 from murho.model.training.revisions import labelled_rows
 from tests.model.conftest import make_table

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.evaluation.rows import RowWeights
+from murho.model.evaluation.judged_rows import RowWeights
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.tables.splits import HeldOut

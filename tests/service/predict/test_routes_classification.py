@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murho.model.calibration.abstention import HeldOutClasses
-from murho.model.calibration.classes import ClassCalibration
+from murho.model.calibration.class_calibration import ClassCalibration
 from murho.model.calibration.conformal import CROSS
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from tests.service.bodies import ARROW, CSV, NPY, PARQUET, csv, npy, read_table

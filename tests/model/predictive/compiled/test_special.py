@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from murho.model.compiling import complement, exponential, quick_exponential
-from murho.model.predictive.compiled.network import silu
+from murho.model.predictive.compiled.forward_kernels import silu
 
 
 def test_the_exponential_is_right_to_3e_14_and_stays_finite() -> None:

@@ -2,7 +2,7 @@
 
 Members do not interact, so each takes all its steps of an epoch on its own, and threads share the members. What a
 member needs stays in the processor's cache from step to step. The formulas are those of the plain step
-(`model.bbb.free_energy`), with the gradient written out: of the network (`model.bbb.compiled.network`), of the
+(`model.bbb.free_energy`), with the gradient written out: of the network (`model.bbb.compiled.network_kernels`), of the
 observation models and of the KL. Three quarters of the time goes into the products of the network.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.bbb.compiled.network import (
+from murho.model.bbb.compiled.network_kernels import (
     OUTPUTS,
     Real,
     backward,
@@ -161,7 +161,7 @@ def _gaussians(
 ) -> float:
     """Log density of B rows under K Gaussians; its gradient takes the place of the outputs.
 
-    See `model.bbb.numbers` for the models and `Likelihood.evened` for ``beta``.
+    See `model.bbb.number_likelihoods` for the models and `Likelihood.evened` for ``beta``.
 
     Args:
         outputs: ``[B, P]``.

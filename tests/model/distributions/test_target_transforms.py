@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from murho.model.distributions.transforms import Identity, Limits, Logarithm
+from murho.model.distributions.target_transforms import Identity, Limits, Logarithm
 from tests.model.conftest import present
 
 LOGARITHM = Logarithm(0.5, math.log(100.5))

@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from murho.model.evaluation.judging import evaluate_table
-from murho.model.report import files
+from murho.model.report import reports
 from murho.model.report.charts import charts
 from murho.model.report.facts import FACTS_PATH
-from murho.model.report.files import html_page, report_of_rows, revision_report, training_report
+from murho.model.report.reports import html_page, report_of_rows, revision_report, training_report
 from murho.model.training.options import UpdateOptions
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import LabelledRows, Revised, labelled_rows
@@ -62,7 +62,7 @@ def test_scores_and_coverage_are_those_of_an_evaluation(rent: Posterior) -> None
 
 
 def test_of_many_rows_some_are_taken(rent: Posterior) -> None:
-    with mock.patch.object(files, "MOST_ROWS", 30):
+    with mock.patch.object(reports, "MOST_ROWS", 30):
         made, _, left_out = report_of_rows(rent, make_table(60, seed=5), "flats.csv")
     assert (left_out, made["held_out"]["n"]) == (0, 30)
 

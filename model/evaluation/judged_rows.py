@@ -1,8 +1,8 @@
 """Judged rows: what both kinds of target share, what each row counts, and parts of the rows.
 
 `JudgedRows` is the one container of rows whose truth is known, whoever has judged them: all members, for an evaluation,
-or the members that have not seen the row, for a calibration. `model.evaluation.numbers` and `model.evaluation.classes`
-fill it, and say what it reports.
+or the members that have not seen the row, for a calibration. `model.evaluation.number_scores` and
+`model.evaluation.class_scores` fill it, and say what it reports.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murho.model.distributions.classes import ClassPredictive, draws_with_mean, entropy
+from murho.model.distributions.class_predictive import ClassPredictive, draws_with_mean, entropy
 
 
 def random_draws(seed: int, samples: int, classes: int, rows: int, spread: float) -> torch.Tensor:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from murho.model.bbb.fit import Epoch
-from murho.model.python.progress import TerminalReporter
+from murho.model.python.terminal_reporter import TerminalReporter
 from murho.model.training.candidates import Attempt, Candidate, Stage
 
 pytestmark = pytest.mark.fast

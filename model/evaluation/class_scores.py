@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from murho.model.arrays import Bools, Doubles, Ints
-from murho.model.calibration.classes import ClassCalibration
-from murho.model.distributions.classes import ClassPredictive, entropy, share_of_entropy
-from murho.model.evaluation.numbers import numbers_of
-from murho.model.evaluation.rows import (
+from murho.model.calibration.class_calibration import ClassCalibration
+from murho.model.distributions.class_predictive import ClassPredictive, entropy, share_of_entropy
+from murho.model.evaluation.judged_rows import (
     BAND,
     JudgedRows,
     RowWeights,
@@ -28,6 +27,7 @@ from murho.model.evaluation.rows import (
     scores_of_part,
     standard_errors,
 )
+from murho.model.evaluation.number_scores import numbers_of
 from murho.model.predictive.plans import ClassPlan, DrawnRows
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema import Columns, Schema
@@ -58,7 +58,7 @@ class JudgedClasses(JudgedRows):
         targets: Doubles,
         calibration: ClassCalibration | None,
     ) -> Self:
-        """Judge B rows under their draws; takes the arguments of `model.evaluation.numbers.JudgedNumbers.of`."""
+        """Judge B rows under their draws; takes the arguments of `model.evaluation.number_scores.JudgedNumbers.of`."""
         predictive = cast("ClassPredictive", drawn.predictive())
         kinds = {"raw": None} | ({} if calibration is None else {"calibrated": calibration})
         found = {

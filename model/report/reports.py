@@ -152,7 +152,7 @@ def report_of_rows(posterior: Posterior, table: pa.Table, source: str) -> tuple[
 
     Args:
         posterior: The posterior of the checkpoint.
-        table: The table, as `model.tables.files.read_table` returns it.
+        table: The table, as `model.tables.table_files.read_table` returns it.
         source: Name of its file.
 
     Returns:

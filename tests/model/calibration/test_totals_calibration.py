@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from murho.model.calibration.totals import HeldOutTotals, TotalsCalibration, fit_totals
+from murho.model.calibration.totals_calibration import HeldOutTotals, TotalsCalibration, fit_totals
 
 
 def held_out(blocks: int, truth: TotalsCalibration, *, rows: int = 50, seed: int = 0) -> HeldOutTotals:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from murho.model.calibration import classes as classes_module
-from murho.model.calibration.classes import (
+from murho.model.calibration import class_calibration as classes_module
+from murho.model.calibration.class_calibration import (
     ClassCalibration,
     ClassMap,
     PredictionSets,

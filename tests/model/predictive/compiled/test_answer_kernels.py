@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from murho.model.distributions.mixtures import Mixture
-from murho.model.predictive.compiled.rows import Scale, find_levels, find_tails, row_of
+from murho.model.predictive.compiled.answer_kernels import Scale, find_levels, find_tails, row_of
 from tests.model.mixture_references import HARD, RULE, SCORES, SMOOTH, assert_exact, make, tail, without_wide
 
 FAR_OUT = torch.tensor([-36.9, -20.0, -12.0, -9.5, -7.1, -6.9, -6.8, 5.2, 7.0, 7.01, 8.0, 15.0, 37.0]).double()
@@ -21,7 +21,7 @@ Row = tuple[Numbers, Numbers, Numbers, Scale]
 
 
 def rows_of(mixture: Mixture) -> list[Row]:
-    """Each row's components and scale: see `murho.model.predictive.compiled.rows.find_levels`."""
+    """Each row's components and scale: see `murho.model.predictive.compiled.answer_kernels.find_levels`."""
     mixture, wide_noise = without_wide(mixture)
     noise, weights = (part.expand_as(mixture.means) for part in (mixture.noise, mixture.shares))
     centres, units = mixture.moments()

@@ -10,14 +10,14 @@ from mapie.metrics.calibration import expected_calibration_error
 from mapie.metrics.classification import classification_coverage_score, classification_mean_width_score
 from sklearn import metrics as sklearn_metrics
 
-from murho.model.evaluation.classes import (
+from murho.model.evaluation.class_scores import (
     JudgedClasses,
     accuracy_of_kept,
     class_scores,
     row_log_loss,
     set_scores,
 )
-from murho.model.evaluation.rows import RowWeights
+from murho.model.evaluation.judged_rows import RowWeights
 from murho.model.tables.schema import Schema, Target
 
 

@@ -5,7 +5,7 @@ new rows only if the same judge has seen neither: a network that learned from on
 direction. So each judge alone predicts totals of blocks of its rows: random ones, rows alike in one feature, rows alike
 in the prediction, rows of one unit, rows that follow each other in time. Of a classifier the totals are the counts of
 each class. The squared error of M members together is smaller than that of J judges by ``B (1 / J - 1 / M)`` in
-expectation, with the variance B of the total between single members (`model.bbb.rows`).
+expectation, with the variance B of the total between single members (`model.bbb.fit_rows`).
 
 The spread is that of the draws of all members, as they will answer. Draws of a mean-field posterior, whose weights are
 independent, move all rows together far more than the data allow (`determined_share`). That is known without held-out
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from murho.model.calibration.totals import HeldOutTotals, TotalsCalibration, fit_totals
+from murho.model.calibration.totals_calibration import HeldOutTotals, TotalsCalibration, fit_totals
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.predictive.row_moments import RowMoments
 from murho.model.tables.splits import HeldOut
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.arrays import Doubles, Floats, Ints, Places
-    from murho.model.calibration.classes import Calibration
+    from murho.model.calibration.class_calibration import Calibration
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.encoding.encoder import Encoded
 

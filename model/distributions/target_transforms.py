@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from murho.model.distributions.mixtures import bell, normal_cdf
-from murho.model.distributions.steps import SQRT_HALF
+from murho.model.distributions.quantile_steps import SQRT_HALF
 from murho.model.errors import OptionError
 from murho.model.json_validation import Positive, Stored, null_for
 

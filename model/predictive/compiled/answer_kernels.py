@@ -2,8 +2,8 @@
 
 The formulas are those of `model.distributions`. A row's components stay in the CPU's first-level cache, and loops over
 them use vectors. In single precision twice as many numbers fit into a vector. So a level is searched in single
-precision first. Where `model.distributions.steps.taylor_step` can't prove that this is accurate enough, it is searched
-in double precision, by the same code.
+precision first. Where `model.distributions.quantile_steps.taylor_step` can't prove that this is accurate enough, it is
+searched in double precision, by the same code.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from murho.model.compiling import (
     quick_softplus,
     widest_vectors,
 )
-from murho.model.distributions.steps import DOUBLE, SINGLE, SQRT_HALF, Precision, cornish_fisher, taylor_step
-from murho.model.distributions.transforms import LEAST_DEVIATION
+from murho.model.distributions.quantile_steps import DOUBLE, SINGLE, SQRT_HALF, Precision, cornish_fisher, taylor_step
+from murho.model.distributions.target_transforms import LEAST_DEVIATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ HALF, SIX, REACH = Real(0.5), Real(6.0), Real(SINGLE.reach)
 
 @part
 def _widths(raw: Floats, floor: Real) -> None:
-    """Convert outputs to noise in place, ``[C]``; see `model.bbb.numbers.noise_of`."""
+    """Convert outputs to noise in place, ``[C]``; see `model.bbb.number_likelihoods.noise_of`."""
     widest_vectors()
     for component in range(raw.size):
         raw[component] = floor + quick_softplus(raw[component])
@@ -152,7 +152,7 @@ def _below_seam(power: float, mean: float, width: float, seam: float, bell: floa
 def _of_logarithm(mean: float, width: float) -> tuple[float, float]:
     """Mean and standard deviation of ``exp(z)`` below ``z = 0`` and ``1 + z`` above it, for a Gaussian z.
 
-    See `model.distributions.transforms.Logarithm.moments`; z counts from the largest training target.
+    See `model.distributions.target_transforms.Logarithm.moments`; z counts from the largest training target.
     """
     seam = min(max(-mean / width, -FARTHEST), FARTHEST)
     bell = exponential(-0.5 * seam * seam)
@@ -245,7 +245,7 @@ def _tails(
         row: Means, ``1 / (sqrt(2) width)`` and weights of standardised components, ``[3, C]``.
         value: Standardised.
         sign: 1 or -1.
-        reach: See `model.distributions.steps.Precision`.
+        reach: See `model.distributions.quantile_steps.Precision`.
         exponential: In the precision of the row, as all the others.
         complement: In that precision.
     """
@@ -299,8 +299,8 @@ def _levels(
     """Find standardised quantiles of a row that are not settled yet.
 
     Steps are Halley's for the logarithm of the tail, inside a bracket, until a Taylor step is proved to be accurate
-    (`model.distributions.steps.taylor_step`). The series about a level's quantile often gives the next level too,
-    without a pass over the components. In double precision a bracket within the tolerance ends the search as
+    (`model.distributions.quantile_steps.taylor_step`). The series about a level's quantile often gives the next level
+    too, without a pass over the components. In double precision a bracket within the tolerance ends the search as
     well, for levels far out, where densities are too small for the proof; and so does a level reached to rounding.
 
     Args:
@@ -475,8 +475,8 @@ def answer_rows(
         thresholds: Of standardised z, ``[T]``.
         target: Lower limit of the noise, standardised; location and scale of z, which is the target, or its logarithm
             minus that of the largest training target; 1 for the logarithm, else 0; the unit and the shift of the
-            target, see `model.distributions.transforms.Logarithm`; weight, widening and largest noise of the wide
-            component, see `model.distributions.mixtures.WideRule`, all 0 where there is none.
+            target, see `model.distributions.target_transforms.Logarithm`; weight, widening and largest noise of the
+            wide component, see `model.distributions.mixtures.WideRule`, all 0 where there is none.
         start: First row.
         stop: The row after the last one.
         moments: To be filled, ``[4, B]``, in the target's unit: mean, the two standard deviations, and, if variances

@@ -1,4 +1,4 @@
-"""Class probabilities of the draws of a row, compiled: the formulas of `model.distributions.classes`."""
+"""Class probabilities of the draws of a row, compiled: the formulas of `model.distributions.class_predictive`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.compiling import compiled, exponential, part, widest_vectors
-from murho.model.distributions.classes import CLOSE, STEPS
+from murho.model.distributions.class_predictive import CLOSE, STEPS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,7 +86,7 @@ def pool_draws(logits: Floats, draws: Doubles, pooled: Doubles, entropies: Doubl
 
 @compiled("void(f8[:, :, ::1], f8[:, ::1], f8[:, ::1], f8[::1], i8, i8)")
 def settle_draws(draws: Doubles, goal: Doubles, spreads: Doubles, entropies: Doubles, start: int, stop: int) -> None:
-    """Draws of some rows with a given mean; see `model.distributions.classes.draws_with_mean`.
+    """Draws of some rows with a given mean; see `model.distributions.class_predictive.draws_with_mean`.
 
     Args:
         draws: Changed, ``[B, C, S]``.

@@ -14,8 +14,9 @@ from mapie.metrics import regression as mapie
 from scipy import stats
 
 from murho.model.calibration.conformal import ConformalMap
+from murho.model.evaluation.judged_rows import RowWeights, scores_by_category
 from murho.model.evaluation.judging import evaluate_table
-from murho.model.evaluation.numbers import (
+from murho.model.evaluation.number_scores import (
     BAND_LEVELS,
     COVERAGES,
     JudgedNumbers,
@@ -23,7 +24,6 @@ from murho.model.evaluation.numbers import (
     reliability,
     spearman,
 )
-from murho.model.evaluation.rows import RowWeights, scores_by_category
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema import FeatureKind

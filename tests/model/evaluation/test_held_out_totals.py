@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from murho.model.bbb.network import Architecture, inverse_softplus
-from murho.model.calibration.classes import ClassCalibration, ClassMap, fit_prediction_sets
-from murho.model.calibration.totals import TotalsCalibration
+from murho.model.calibration.class_calibration import ClassCalibration, ClassMap, fit_prediction_sets
+from murho.model.calibration.totals_calibration import TotalsCalibration
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec, ModelSpec
-from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.distributions.target_transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
-from murho.model.evaluation.totals import calibrate_totals, determined_share
+from murho.model.evaluation.held_out_totals import calibrate_totals, determined_share
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.predictive.row_moments import RowMoments
 from murho.model.predictive.totals import Totals, TotalsOptions

@@ -33,7 +33,7 @@ from murho.model.bbb.likelihood import INITIAL_NOISE, NOISE_FLOOR, NumericLikeli
 from murho.model.bbb.network import inverse_softplus
 from murho.model.distributions.mixtures import LOG_SQRT_2PI, Mixture, WideRule, normal_cdf, score_of_tails
 from murho.model.distributions.predictive import Predictive, split
-from murho.model.distributions.transforms import Limits, Logarithm, Standardisation
+from murho.model.distributions.target_transforms import Limits, Logarithm, Standardisation
 from murho.model.errors import OptionError
 
 
@@ -298,7 +298,7 @@ class NegativeBinomial(NumericLikelihood):
     """``NB(y; mean, dispersion)``: mean ``m``, variance ``m + dispersion m^2``; Poisson in the limit of no dispersion.
 
     The network learns the logarithm of the target, and its first output is that of m: ``m = exp(z)`` up to the largest
-    training target, and linear beyond it (`model.distributions.transforms.Logarithm`). The second one gives
+    training target, and linear beyond it (`model.distributions.target_transforms.Logarithm`). The second one gives
     ``dispersion = 1e-5 + softplus(output)``.
     """
 

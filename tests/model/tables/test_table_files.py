@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.tables import csv_reader, formats
 from murho.model.tables.csv_reader import parse_csv
-from murho.model.tables.files import read_table
 from murho.model.tables.formats import notes_of
 from murho.model.tables.overrides import FileForm
+from murho.model.tables.table_files import read_table
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
 from tests.support import write_table

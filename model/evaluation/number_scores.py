@@ -14,8 +14,7 @@ import torch
 
 from murho.model.distributions.mixtures import normal_cdf
 from murho.model.distributions.sums import LEAST
-from murho.model.evaluation.recorded import crps_of_percentiles
-from murho.model.evaluation.rows import (
+from murho.model.evaluation.judged_rows import (
     BAND,
     JudgedRows,
     RowArrays,
@@ -26,6 +25,7 @@ from murho.model.evaluation.rows import (
     scores_of_part,
     standard_errors,
 )
+from murho.model.evaluation.recorded import crps_of_percentiles
 
 if TYPE_CHECKING:
     from torch import Tensor
