@@ -17,12 +17,17 @@ from murho.model.bbb.number_likelihoods import (
     HeteroscedasticNoise,
     MixtureNoise,
     NegativeBinomial,
+    noise_of,
 )
 from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS, make_likelihood
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.target_transforms import Limits, Logarithm, Standardisation
 from murho.model.errors import OptionError, TableError
-from tests.model.conftest import present
+from murho.model.training.candidates import Reporter
+from murho.model.training.options import make_options
+from murho.model.training.train import train
+from tests.model.conftest import QUICK, make_table, present
+from tests.support import ROOT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -226,3 +231,22 @@ def test_rows_inside_the_limits_are_as_without_and_pull_their_means_evenly(noise
             _log_density_and_gradient(each, outputs, targets, weights, beta) for each in (limited, plain)
         )
         torch.testing.assert_close(found, expected)
+
+
+def test_the_worked_example_of_the_documentation_is_a_likelihood_that_a_training_can_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names: dict[str, Any] = {}
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    exec(text.partition("<!-- student noise -->\n```python\n")[2].partition("```")[0], names)  # noqa: S102 - our own page
+    student: type[Likelihood] = names["StudentNoise"]
+    outputs = torch.tensor([[[0.3, 0.0]]])
+    targets = torch.linspace(-4.0, 4.0, 41)
+    found = student().log_density(outputs, targets).exp()[0]
+    exact = stats.t.pdf(targets, 4.0, loc=0.3, scale=float(noise_of(torch.zeros(()))))
+    np.testing.assert_allclose(found, exact, atol=0.02)
+    monkeypatch.setitem(LIKELIHOODS, "student", student)
+    options = make_options(QUICK | {"members": 2, "epochs": 20}).model_copy(update={"noise": "student"})
+    trained = train(make_table(), "rent", options, reporter=Reporter())
+    assert trained.spec.likelihood.kind == "student"
+    assert 0.0 < trained.spec.metrics["crps"] < 1.0e3
