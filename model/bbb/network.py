@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from murho.model.json_validation import Count, MisfitError, Stored, one_of
-from murho.model.tables.splits import folds_of
 
 
 def inverse_softplus(values: Tensor) -> Tensor:
@@ -323,21 +322,6 @@ def unread_inputs(architecture: Architecture) -> Tensor:
     for own, numbers in zip(unread, architecture.unread, strict=False):
         own[list(numbers)] = True
     return unread
-
-
-def unread_bins(members: int, bins: Sequence[int]) -> list[set[int]]:
-    """Return the inputs that each member of a mixed encoding does not read.
-
-    Members of every second partition into folds read no bins, so that a row's judges are of both kinds. With one
-    partition these are the members of odd numbers.
-
-    Args:
-        members: M.
-        bins: Numbers of the inputs that are bins of a number.
-    """
-    folds = folds_of(members)
-    together = folds if members > folds else 1
-    return [set(bins if member // together % 2 else ()) for member in range(members)]
 
 
 def weights_from_inputs(architecture: Architecture, index: int, inputs: Tensor) -> Tensor:

@@ -45,6 +45,11 @@ RATE_OF_STAGE = {TRIAL: 1.0, FULL: 1.0, SETTLING: 0.3, LONGER: 0.5}
 """First learning rate of each stage, as a share of the usual one."""
 
 
+def minibatches_of(options: TrainOptions, rows: int) -> int:
+    """Minibatches of an epoch over N training rows, T."""
+    return math.ceil(rows / (options.batch_size or default_batch_size(rows)))
+
+
 def fit_options(options: TrainOptions, rows: int, *, rate: float = 1.0, **others: Any) -> FitOptions:
     """The options of a fit, from those of a training.
 
@@ -208,7 +213,7 @@ class CandidateFits:
     def _options_of(self, candidate: Candidate, stage: str, rows: int, budget: float) -> FitOptions:
         """The options of a fit, from the number of its training rows, N, and its budget."""
         options, goes_on = self.options, stage in (SETTLING, LONGER)
-        minibatches = math.ceil(rows / (options.batch_size or default_batch_size(rows)))
+        minibatches = minibatches_of(options, rows)
         epochs = epochs_of(stage, minibatches, options.epochs)
         return fit_options(
             options,

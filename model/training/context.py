@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 from murho.model.arrays import Doubles
 from murho.model.bbb.fit_rows import Rows
 from murho.model.bbb.line import fit_line
-from murho.model.bbb.network import unread_bins
 from murho.model.bbb.registry import LIKELIHOODS
 from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.mixtures import WideRule
@@ -32,7 +32,7 @@ from murho.model.tables.inference import infer_column
 from murho.model.tables.readings import ReadingHints
 from murho.model.tables.schema import FEWEST_OF_A_CATEGORY, MOST_CATEGORIES, Columns, FeatureKind, Schema, select_rows
 from murho.model.tables.schema_inference import make_schema, require_column
-from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, Split, find_units, split_in_time, split_rows
+from murho.model.tables.splits import MOST_HELD_OUT, ROW_ORDER, Split, find_units, folds_of, split_in_time, split_rows
 from murho.model.training.candidates import Reporter, has_few_rows
 from murho.model.training.options import TrainOptions
 from murho.model.training.order_check import check_order
@@ -403,6 +403,21 @@ class Training:
     @property
     def _learned_targets(self) -> torch.Tensor:
         return torch.from_numpy(self.targets[self.split.learned])
+
+
+def unread_bins(members: int, bins: Sequence[int]) -> list[set[int]]:
+    """The inputs that each member of a mixed encoding does not read.
+
+    Members of every second partition into folds read no bins, so that a row's judges are of both kinds. With one
+    partition these are the members of odd numbers.
+
+    Args:
+        members: M.
+        bins: Numbers of the inputs that are bins of a number.
+    """
+    folds = folds_of(members)
+    together = folds if members > folds else 1
+    return [set(bins if member // together % 2 else ()) for member in range(members)]
 
 
 def _of_encoder(inputs: InputChoice) -> InputChoice:

@@ -14,17 +14,16 @@ for few steps and at the chosen temperature, on as many of the newest rows as it
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import replace
 
 import torch
 
-from murho.model.bbb.fit import Fit, default_batch_size, fit
+from murho.model.bbb.fit import Fit, fit
 from murho.model.bbb.fit_rows import Rows
 from murho.model.errors import FitError
 from murho.model.seeds import seed_for
 from murho.model.tables.schema import Schema
-from murho.model.training.candidate_fits import fit_options
+from murho.model.training.candidate_fits import fit_options, minibatches_of
 from murho.model.training.candidates import Candidate
 from murho.model.training.context import Training
 from murho.model.training.search import trial
@@ -80,7 +79,7 @@ def fit_to_newest_rows(training: Training, candidate: Candidate, kept: Fit) -> F
     """
     options, reporter = training.options, training.reporter
     rows = training.newest_rows(candidate.inputs, candidate.transform)
-    minibatches = math.ceil(len(rows) / (options.batch_size or default_batch_size(len(rows))))
+    minibatches = minibatches_of(options, len(rows))
     title = "on the newest rows"
     network, likelihood = copy.deepcopy((kept.network, kept.likelihood))
     reporter.begin(title)

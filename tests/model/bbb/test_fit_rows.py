@@ -9,10 +9,11 @@ from torch.nn import functional
 
 from murho.model.bbb.fit_rows import Rows, SeenRows, ensemble_score, mixture_nll
 from murho.model.bbb.likelihood import Bernoulli
-from murho.model.bbb.network import BayesianNetwork, unread_bins
+from murho.model.bbb.network import BayesianNetwork
 from murho.model.bbb.number_likelihoods import GaussianMixtureLikelihood, HomoscedasticNoise
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.target_transforms import Identity, Standardisation
+from murho.model.training.context import unread_bins
 from murho.model.training.scoring import ClassScorer, NumberScorer, extrapolated, judge_scores
 from tests.model.conftest import small_fit, small_rows
 

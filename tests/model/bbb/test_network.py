@@ -14,11 +14,11 @@ from murho.model.bbb.network import (
     absent_weights,
     learned_tensors,
     removed_weights,
-    unread_bins,
 )
 from murho.model.errors import CheckpointError
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import forward
+from murho.model.training.context import unread_bins
 from tests.model.conftest import present
 from tests.model.gradient_checks import INPUTS
 from tests.model.oracles import weights_of
