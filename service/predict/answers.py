@@ -32,7 +32,7 @@ from murho.model.predictive.prediction import (
     level_hint,
 )
 from murho.service.predict.memory import VARY, compressed
-from murho.service.predict.options import PredictRequest, Told
+from murho.service.predict.options import PredictRequest, RecordOptions, Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -75,7 +75,7 @@ class Asked:
 
     inputs: Inputs
     options: PredictOptions
-    request: PredictRequest
+    request: RecordOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import Asked, ModelName, Terms, names_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import document_of
-from murho.service.predict.options import CommonOptions, Told, common_options, options_of, parsed
+from murho.service.predict.options import CommonOptions, RecordOptions, Told, parsed, predict_options
 from murho.service.predict.predictions import ask
 from murho.service.predict.routes import OF_MODELS, Door
 from murho.service.predict.rows import Problems, cells_of, explain_unknown, parse_inputs, pointer
@@ -127,10 +127,10 @@ def _read(body: bytes, terms: Terms) -> _Asked:
     problems.raise_any()
     if not isinstance(own.inputs, dict):
         raise wrong("/inputs", "Expected one row: an object with a value for each feature.")
-    options, request = options_of(common_options(own), settings, schema.target)
+    options = predict_options(own, settings, schema.target)
     # There is one row, and so no number of it.
     row = parse_inputs([own.inputs], schema, 1, lambda place: place.replace("/inputs/0", "/inputs", 1))
-    return _Asked(row, options, request, own=own)
+    return _Asked(row, options, RecordOptions(), own=own)
 
 
 def _document(model: "ModelLike", goal: Goal, asked: Asked, found: "Counterfactual") -> dict[str, Any]:

@@ -23,7 +23,7 @@ from murho.service.parts import JSONBytes
 from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms, names_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec, document_of
-from murho.service.predict.options import CommonOptions, Many, Strict, Told, common_options, options_of, parsed
+from murho.service.predict.options import Many, RecordOptions, Strict, Told, parsed, predict_options
 from murho.service.predict.routes import OF_MODELS, Door, reader_of
 from murho.service.predict.rows import (
     MAX_LISTED,
@@ -68,7 +68,7 @@ EXAMPLE: JSON = {
 }
 
 
-class DecideRequest(CommonOptions):
+class DecideRequest(RecordOptions):
     """Contexts, actions, and how to choose. Null stands for an option that is not given."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
@@ -95,10 +95,6 @@ class DecideRequest(CommonOptions):
     """Number of the draw that decides for each context; at random by default. For thompson."""
     samples: Annotated[int, Field(ge=1)] | None = None
     """Draws behind the answer."""
-    record: bool | None = None
-    """true: the store keeps the decisions, with ids, so that outcomes can be told of them."""
-    ids: Many[str] | None = None
-    """The caller's own ids, one a context; they ask for a record, too."""
 
 
 class Evidence(Told):
@@ -219,9 +215,8 @@ def _read(body: bytes, terms: Terms) -> _Asked:
 
     document, schema, settings = document_of(body, terms), terms.schema, terms.settings
     asked = parsed(DecideRequest, document)
-    common = common_options(asked)
-    common["samples"] = samples = asked.samples or min(max(1, settings.samples), settings.max_samples)
-    of, request = options_of(common | {"percentiles": []}, settings, schema.target)
+    samples = asked.samples or min(max(1, settings.samples), settings.max_samples)
+    of = predict_options(asked, settings, schema.target, samples=samples, percentiles=[])
     actions = Actions.read(asked.actions, schema.target)
     said = {name: getattr(asked, name) for name in ("policy", "goal", "width", "threshold", "at_least")}
     given = {name: value for name, value in said.items() if value is not None}
@@ -251,7 +246,7 @@ def _read(body: bytes, terms: Terms) -> _Asked:
     return _Asked(
         contexts,
         of,
-        request,
+        asked,
         how=how,
         actions=actions,
         set_by_actions=columns,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from murho.model.tables.schema import Columns
     from murho.service.engine.admission import Admitted
     from murho.service.parts import Parts
-    from murho.service.predict.options import PredictRequest
+    from murho.service.predict.options import RecordOptions
     from murho.service.security import Caller
     from murho.service.telemetry.metrics import OfVersion
 
@@ -212,7 +212,7 @@ class InFlight:
         options = self.followed(options)
         return (with_grid(options, target) if record else options), record
 
-    def records(self, request: PredictRequest, options: PredictOptions, rows: int) -> bool:
+    def records(self, request: RecordOptions, options: PredictOptions, rows: int) -> bool:
         """Returns whether the answer to a request is to be recorded.
 
         Args:

@@ -126,6 +126,8 @@ OF_CLASSES = {
 }
 """Options that are for one kind of target alone, and what to do instead."""
 
+SHARED = {*PredictOptions.__dataclass_fields__, "include"}
+"""Options of predictions, by their names in requests."""
 LISTS = frozenset({"percentiles", "thresholds", "include"})
 WORDS = frozenset({"by", "ids"})
 """Lists of texts alone."""
@@ -187,7 +189,16 @@ class CommonOptions(Strict):
     X-Request-Timeout says the same for every format."""
 
 
-class PredictRequest(CommonOptions):
+class RecordOptions(CommonOptions):
+    """Options of an answer that can be recorded."""
+
+    record: bool | None = None
+    """true: the answer is kept in the service's store and has ids, so that outcomes can be told of it."""
+    ids: Many[Id] | None = None
+    """The caller's own ids, all different, one a row or context; they ask for a record, too."""
+
+
+class PredictRequest(RecordOptions):
     """Rows and how to predict them. Only `inputs` is required; null stands for an option that is not given."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"example": EXAMPLE})
@@ -208,10 +219,6 @@ class PredictRequest(CommonOptions):
     likeliest class and its entropies; "worth_asking" how far the doubt would fall if a missing cell were known."""
     coverage: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Coverage of a classifier's prediction sets, 0.9 by default. For a classifier alone."""
-    record: bool | None = None
-    """true: the answer is kept in the service's store and has ids, so that outcomes can be told of it."""
-    ids: Many[Id] | None = None
-    """The caller's own ids, all different, one a row; they ask for a record, too."""
 
 
 def query_options(
@@ -262,12 +269,6 @@ def options_of(
         raise BadInputError(problems, error.total) from None
 
 
-def common_options(request: CommonOptions) -> dict[str, Any]:
-    """Returns the options of a request that a prediction has, too."""
-    names = (PredictRequest.model_fields.keys() - {"inputs"}) & type(request).model_fields.keys()
-    return {name: getattr(request, name) for name in names}
-
-
 def value_of_text(text: str, *, listed: bool = False) -> Any:
     """Returns the number or truth value that a text stands for; other texts as they are.
 
@@ -285,26 +286,20 @@ def value_of_text(text: str, *, listed: bool = False) -> Any:
     return float(text) if NUMBER.fullmatch(text) else text
 
 
-def predict_options(request: PredictRequest, settings: Settings, target: Target) -> PredictOptions:
+def predict_options(request: CommonOptions, settings: Settings, target: Target, **own: Any) -> PredictOptions:
     """Returns the options of a request with the defaults filled in.
 
     Args:
         request: The request.
         settings: S if the request doesn't say, and the largest S.
         target: The target of the model: some options are for numbers alone, or for classes.
+        own: Options in place of the request's.
 
     Raises:
         BadInputError: An option is not for this kind of target, `samples` is above the limit, or a level is too near to
             0 or 100 for float64.
     """
-    others = {
-        "inputs",
-        "timeout",
-        "record",
-        "ids",
-        *(type(request).model_fields.keys() - PredictRequest.model_fields.keys()),
-    }
-    given = request.model_dump(exclude=others, exclude_none=True)
+    given = request.model_dump(include=SHARED, exclude_none=True) | own
     kind, foreign = ("number", OF_CLASSES) if target.classes is None else ("class", OF_NUMBERS)
     title = f"{shorten(target.name)!r} is a {kind}."
     problems = [Problem(pointer(name), f"{title} {advice}") for name, advice in foreign.items() if name in given]
