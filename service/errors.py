@@ -32,16 +32,19 @@ class ServiceError(MurhoError):
     """
 
     problem: ClassVar[tuple[int, str, str] | None] = None
+    retry_after: int | None = None
 
     def __init__(self, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)
-        self.retry_after = retry_after
+        if retry_after is not None:
+            self.retry_after = retry_after
 
 
 class NotReadyError(ServiceError):
     """The service is still loading, is draining, or has no model to serve."""
 
     problem = 503, "not-ready", "The service isn't ready"
+    retry_after = 5
 
 
 class UnauthorizedError(ServiceError):
@@ -150,15 +153,17 @@ class EngineSilentError(ServiceError):
     """The engine has work and shows no sign of life."""
 
     problem = 503, "engine-silent", "The engine shows no sign of life"
+    retry_after = 5
 
 
 class OutOfMemoryError(ServiceError):
     """There is no memory for a request now; `problem_details` takes the errors of Python, Arrow and PyTorch for it."""
 
     problem = 503, "out-of-memory", "The service is out of memory"
+    retry_after = 5
 
     def __init__(self) -> None:
-        super().__init__("There is no memory for this request now. Send it again later, or in parts.", retry_after=5)
+        super().__init__("There is no memory for this request now. Send it again later, or in parts.")
 
 
 class ClientGoneError(ServiceError):

@@ -50,7 +50,7 @@ class Lifecycle:
             NotReadyError: The service is about to stop.
         """
         if self.draining:
-            raise NotReadyError("The service is shutting down.", retry_after=5)
+            raise NotReadyError("The service is shutting down.")
 
 
 @dataclass(frozen=True, slots=True)

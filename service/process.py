@@ -374,14 +374,11 @@ def end_at_once(number: int) -> NoReturn:
 
 @contextmanager
 def on_hangup(act: Callable[[], object]) -> Iterator[None]:
-    """Calls a function at every SIGHUP during the block, in the event loop; on other threads does nothing.
+    """Calls a function at every SIGHUP during the block, in the event loop of the main thread.
 
     A terminal that is closed sends SIGHUP too. A service that was started in one, without nohup, ends then, as if by
     SIGTERM.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     in_terminal, loop = is_in_terminal(), asyncio.get_running_loop()
 
     def decide() -> None:

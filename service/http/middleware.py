@@ -137,7 +137,7 @@ class RequestLog:
             if status or not self.lifecycle.closing:
                 raise
             # The grace after SIGTERM is over and the server cancels the request. It still gets an answer.
-            error = NotReadyError("The service stopped before the answer was computed.", retry_after=5)
+            error = NotReadyError("The service stopped before the answer was computed.")
             await problem_response(error, scope)(scope, receive, send_with_id)
         except Exception as error:
             response = problem_response(error, scope)

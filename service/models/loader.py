@@ -269,7 +269,7 @@ class Loader:
             NotReadyError: The service stops.
         """
         if self._stopping():
-            raise NotReadyError("The service is shutting down.", retry_after=5)
+            raise NotReadyError("The service is shutting down.")
         key = reference.name, reference.version
         stamp = self._source.stamp(reference)
         kept, failed = self._kept.get(key), self._failed.get(key)

@@ -158,7 +158,7 @@ class Watcher:
 
 
 def _stopping() -> NotReadyError:
-    return NotReadyError("The service is shutting down.", retry_after=5)
+    return NotReadyError("The service is shutting down.")
 
 
 DIRECTORY_SECONDS = 1.0

@@ -136,7 +136,7 @@ class Recorder:
         try:
             return await asyncio.wait_for(running, seconds)
         except TimeoutError:
-            raise NotReadyError("The store doesn't answer. Try again later.", retry_after=5) from None
+            raise NotReadyError("The store doesn't answer. Try again later.") from None
 
     async def with_others(self, answer: ToRecord) -> list[str] | None:
         """Records an answer with the others of the same turn of the event loop, as `record` does.
@@ -186,8 +186,7 @@ class Recorder:
         self._come.set()
         while self._queue.run("SELECT 1 FROM batches WHERE number <= ? LIMIT 1", last):
             if time.monotonic() > end:
-                message = "Recorded predictions still wait for the store. Try again later."
-                raise NotReadyError(message, retry_after=int(LONGEST_PAUSE))
+                raise NotReadyError("Recorded predictions still wait for the store. Try again later.")
             time.sleep(LOOK_SECONDS)
 
     def _write(self, batch: Batch, spec: ModelSpec) -> bool:
@@ -317,7 +316,7 @@ class _Queue:
             with self._lock:
                 return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            raise NotReadyError(f"The queue before the store can't be used: {error}", retry_after=5) from error
+            raise NotReadyError(f"The queue before the store can't be used: {error}") from error
 
     def close(self) -> None:
         """Closes the connection."""

@@ -255,8 +255,7 @@ def _transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
             yield connection
     except SQLAlchemyError as error:
         raise NotReadyError(
-            f"The store {shown(engine.url)} can't be used now: {reason_of(error)}. Try again later.",
-            retry_after=5,
+            f"The store {shown(engine.url)} can't be used now: {reason_of(error)}. Try again later."
         ) from error
 
 

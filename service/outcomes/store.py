@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -273,7 +272,7 @@ class Store:
             document = follower.follow(before, scored, _earlier(connection, key))
             if document is not None:
                 if latest is None:  # outcomes from before, if there are any, are in none of its states
-                    _insert_state(connection, key, State(0, at - STEP, follower.begin(document, scored.facts)), 0.0)
+                    _put(connection, key, follower.begin(document, scored.facts), at - STEP, until=0.0)
                 _put(connection, key, document, at)
 
     def state(self, model: str, version: str, kind: str) -> State | None:
@@ -481,16 +480,12 @@ def _state(connection: Connection, key: _Key, most: int | None = None) -> State 
 
 
 def _put(connection: Connection, key: _Key, document: str, at: float, until: float | None = None) -> int:
-    """Inserts a state; returns its number, and deletes those that are too far back or left out there."""
+    """Inserts a state; returns its number, from 0 on, and deletes those that are too far back or left out there."""
     latest = _state(connection, key)
-    number = 1 if latest is None else latest.number + 1
-    _insert_state(connection, key, State(number, at, document), at if until is None else until)
+    number = 0 if latest is None else latest.number + 1
+    line = dict(zip(STATES.c.keys(), (*key, number, at, document, at if until is None else until), strict=True))
+    connection.execute(STATES.insert(), line)
     left_out = [number - back for back, step in THINNED if (number - back) % step]
     gone = or_(STATES.c.number <= number - KEEPS, STATES.c.number.in_(left_out))
     connection.execute(delete(STATES).where(*_of(key), gone))
     return number
-
-
-def _insert_state(connection: Connection, key: _Key, state: State, until: float) -> None:
-    own = dict(zip(("model", "version", "kind"), key, strict=True))
-    connection.execute(STATES.insert(), {**own, **asdict(state), "until": until})

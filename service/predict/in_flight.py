@@ -95,7 +95,7 @@ class InFlight:
     def __enter__(self) -> Self:
         parts, (name, version) = self.parts, self._named
         if parts.lifecycle.closing:
-            raise NotReadyError("The service is shutting down.", retry_after=5)
+            raise NotReadyError("The service is shutting down.")
         name = parts.settings.default_model if name is None else name
         self.model = parts.registry.snapshot.find(name, version)
         self.counted = parts.telemetry.versions[self.model.name, self.model.version]

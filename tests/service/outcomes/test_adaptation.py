@@ -85,7 +85,7 @@ def test_late_outcomes_are_compared_with_the_bands_that_they_were_answered_with(
 def test_of_states_far_back_only_some_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("murho.service.outcomes.store.KEEPS", 350)
     store = Store(str(tmp_path / "murho.db"))
-    for number in range(1, 401):
+    for number in range(401):
         assert store.put_state("m", "1", "kind", str(number)) == number
     kept = [state.number for state in store.states("m", "1", "kind")]
     assert kept == [*range(400, 144, -1), *range(144, 50, -16)]
