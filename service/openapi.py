@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from fastapi.openapi.utils import get_openapi
@@ -9,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from murho.service.errors import is_inference_path
 from murho.service.outcomes.routes import OutcomesRequest, OutcomesResponse
-from murho.service.predict.options import EXAMPLE, InferenceError, Told
+from murho.service.predict.options import InferenceError, Told
 from murho.service.predict.routes import REFERENCE, Door
 from murho.service.predict.rows import example_row
 
@@ -85,8 +86,8 @@ def install_openapi(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> None:
     def openapi() -> JSON:
         if not described:
             described.update(_describe(app, parts, doors))
-        first = next(iter(parts.registry.snapshot.models.values()), None)
-        example = dict(EXAMPLE) if first is None else {"inputs": [example_row(first.latest)], "samples": 256}
+        rows = [example_row(each.latest) for each in islice(parts.registry.snapshot.models.values(), 1)]
+        example = {"inputs": rows or [{"Weight_in_lbs": 3504, "Origin": "USA"}], "samples": 256}
         described["components"]["schemas"]["PredictRequest"]["example"] = example
         return described
 

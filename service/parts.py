@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 import orjson
 from fastapi import Depends, Request, Response
 
-from murho.service.errors import NotReadyError
+from murho.service.errors import NotReadyError, wrong
 from murho.service.security import Caller, Security
 
 if TYPE_CHECKING:
@@ -72,14 +72,6 @@ class Parts:
     recorder: "Recorder | None" = None
     bands: "Bands | None" = None
 
-    def require_alive(self) -> None:
-        """Checks that the engine, and every front end, can answer.
-
-        Raises:
-            EngineSilentError: One has work and shows no sign of life.
-        """
-        self.engine.require_alive(self.settings.engine_silence)
-
     def require_ready(self) -> None:
         """Checks that predictions are answered at full speed: loaded, warm, and not about to stop.
 
@@ -88,6 +80,19 @@ class Parts:
         """
         self.lifecycle.require_not_draining()
         self.registry.snapshot.require_models()
+
+    def require_recorder(self, where: str = "") -> "Recorder":
+        """Returns the recorder.
+
+        Args:
+            where: Pointer to what needs it.
+
+        Raises:
+            BadInputError: There is none.
+        """
+        if self.recorder is None:
+            raise wrong(where, "This service keeps no predictions: it needs a store, `murho serve --store FILE`.")
+        return self.recorder
 
 
 class State(TypedDict):

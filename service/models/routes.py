@@ -189,7 +189,7 @@ machines_router = APIRouter(tags=["operations"])
 @machines_router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
 async def alive(_: Request, parts: PartsDependency) -> JSONBytes:
     """Answers 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
-    parts.require_alive()
+    parts.engine.require_alive(parts.settings.engine_silence)
     return JSONBytes({"status": "alive", "live": True})
 
 

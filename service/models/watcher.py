@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LOOK = Change(patient=True)
 """What is done every few seconds."""
+DIRECTORY_SECONDS, STORAGE_SECONDS = 1.0, 10.0
+"""Between two looks where the setting does not say: a look at a storage is a request that is paid for."""
 
 
 class Versions(Protocol):
@@ -76,7 +78,8 @@ class Watcher:
         """
         policy = VersionPolicy.of(settings.versions, settings.pinned)
         loader = Loader(source, registry, policy, count=count, seconds=settings.load_timeout, stopping=stopping)
-        return cls(loader, registry, seconds_between_looks(settings), changed)
+        usual = STORAGE_SECONDS if isinstance(settings.checkpoints, str) else DIRECTORY_SECONDS
+        return cls(loader, registry, usual if settings.watch_seconds is None else settings.watch_seconds, changed)
 
     def load_first(self) -> None:
         """Loads for the first time, in the calling thread; `start` comes after it."""
@@ -159,15 +162,3 @@ class Watcher:
 
 def _stopping() -> NotReadyError:
     return NotReadyError("The service is shutting down.")
-
-
-DIRECTORY_SECONDS = 1.0
-STORAGE_SECONDS = 10.0
-"""Seconds between two looks where the setting does not say: a look at a storage is a request that is paid for."""
-
-
-def seconds_between_looks(settings: Settings) -> float:
-    """Returns the seconds between two looks at the checkpoints; 0: none, only when asked to."""
-    if settings.watch_seconds is not None:
-        return settings.watch_seconds
-    return STORAGE_SECONDS if isinstance(settings.checkpoints, str) else DIRECTORY_SECONDS

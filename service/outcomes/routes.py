@@ -27,7 +27,6 @@ from murho.service.tables.arrow_tables import stream_size
 from murho.service.tables.table_codec import check_size
 
 if TYPE_CHECKING:
-    from murho.service.outcomes.recorder import Recorder
     from murho.service.outcomes.records import Value
 
 # The store is imported where it is used, as SQLAlchemy takes a while.
@@ -93,7 +92,7 @@ async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> 
 
     caller: Caller = request.scope["state"]["caller"]
     parts.security.require_outcomes(caller)
-    recorder, headers = _recorder(parts), request.scope["state"]["headers"]
+    recorder, headers = parts.require_recorder(), request.scope["state"]["headers"]
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in READERS:
         raise MediaTypeError(f"{media_type[:80]!r} isn't read here. Send {KINDS}.")
@@ -119,7 +118,7 @@ async def _quality(request: Request, parts: PartsDependency, name: str) -> JSONB
     """Answers coverage, CRPS, bias, width and PITs, or scores of classes, of each version, and its alarm."""
     from murho.service.outcomes.quality import quality_of
 
-    recorder, asked = _recorder(parts), parsed(QualityQuery, dict(request.query_params))
+    recorder, asked = parts.require_recorder(), parsed(QualityQuery, dict(request.query_params))
     return JSONBytes(await recorder.in_thread(lambda: quality_of(recorder.store, name, _facts(parts, name), asked)))
 
 
@@ -128,7 +127,7 @@ async def _decision(request: Request, parts: PartsDependency, name: str, id: str
     """Answers what was decided; `request`, sent to this version's `decide`, gives the same to the bit."""
     caller: Caller = request.scope["state"]["caller"]
     parts.security.require_outcomes(caller)
-    recorder = _recorder(parts)
+    recorder = parts.require_recorder()
 
     def look() -> dict[str, Any]:
         recorder.settle()
@@ -143,27 +142,20 @@ async def _decision(request: Request, parts: PartsDependency, name: str, id: str
     return JSONBytes(await recorder.in_thread(look))
 
 
-def _recorder(parts: Parts) -> "Recorder":
-    if parts.recorder is None:
-        message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
-        raise wrong("", message)
-    return parts.recorder
-
-
 def _facts(parts: Parts, name: str) -> "dict[str, VersionFacts]":
     """Returns what the store knows of a model's versions; if it was never recorded, what is served.
 
     Raises:
         UnknownModelError: There is no such model.
     """
-    if facts := _recorder(parts).store.facts(name):
+    if facts := parts.require_recorder().store.facts(name):
         return facts
     served = parts.registry.snapshot.find(name, None)
     return {served.version: VersionFacts.of(served.spec)}
 
 
 def _add(parts: Parts, caller: Caller, name: str, media_type: str, coding: str, body: bytes) -> dict[str, Any]:
-    recorder, settings = _recorder(parts), parts.settings
+    recorder, settings = parts.require_recorder(), parts.settings
     recorder.settle()
     facts = _facts(parts, name)
     body = decompressed(body, coding, settings.max_body_bytes)

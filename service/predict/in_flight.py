@@ -232,9 +232,7 @@ class InFlight:
                 raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
             return False
         self.parts.security.require_outcomes(self._caller)
-        if settings.store is None:
-            message = "This service keeps no predictions: it needs a store, `murho serve --store FILE`."
-            raise wrong("/record", message)
+        self.parts.require_recorder("/record")
         if not judged:
             message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
             raise wrong("/record", message)
@@ -308,10 +306,9 @@ class InFlight:
             decisions: JSON of each row, if these are decisions.
             shared: What these share: an id and JSON.
         """
-        recorder, telemetry, inputs = self.parts.recorder, self.parts.telemetry, asked.inputs
+        recorder, telemetry, inputs = self.parts.require_recorder(), self.parts.telemetry, asked.inputs
         own = asked.request.ids
         stored = None if own is None else [self._caller.stored_id(key) for key in own]
-        assert recorder is not None  # noqa: S101 - `records`
         state = None if adapted is None else adapted.state
 
         def answer() -> ToRecord:

@@ -135,23 +135,6 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 TRUTH = {"true": True, "false": False}
 
-EXAMPLE: JSON = {
-    "inputs": [
-        {
-            "Cylinders": 8,
-            "Displacement": 307.0,
-            "Horsepower": 130.0,
-            "Weight_in_lbs": 3504,
-            "Acceleration": 12.0,
-            "Year": "1970-01-01",
-            "Origin": "USA",
-        }
-    ],
-    "samples": 256,
-    "percentiles": [5, 50, 95],
-    "thresholds": [20.0],
-}
-
 Cell = float | str | bool | None
 Column = Annotated[list[Cell], Field(min_length=1)]
 _FORMS = (
@@ -201,7 +184,7 @@ class RecordOptions(CommonOptions):
 class PredictRequest(RecordOptions):
     """Rows and how to predict them. Only `inputs` is required; null stands for an option that is not given."""
 
-    model_config = ConfigDict(frozen=True, json_schema_extra={"example": EXAMPLE})
+    model_config = ConfigDict(frozen=True)
 
     inputs: Annotated[Any, WithJsonSchema(TypeAdapter(_FORMS).json_schema())]
     """At least one row: a list of objects, a list of lists with the features in schema order, or an object of
