@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 COVERAGES = (50, 80, 90, 95)
 """Nominal coverage of the reported bands, per cent."""
+ROUNDING = 1e-12
+"""Standard deviation of a row, in parts of its mean, that can't be told from none."""
 BAND_LEVELS = tuple(50.0 + side * coverage / 2.0 for coverage in COVERAGES for side in (-1.0, 1.0))
 """Lower and upper percentile of each of these bands, in that order: 25, 75, 10, 90 and so on."""
 
@@ -65,8 +67,9 @@ class Bands(RowArrays):
     @classmethod
     def around(cls, mean: Doubles, std: Doubles, ends: Doubles, crps: Doubles, pit: Doubles, inside: Bools) -> Bands:
         """Bands with these ends ``[n, 8]``, in the target's unit, around means ``[n]``."""
-        divisor = np.maximum(std, LEAST)  # a row that is surely at a cap has no variance
-        return cls(std, crps, pit, inside, ((ends - mean[:, None]) / divisor[:, None]).astype(np.float32))
+        # A row that is surely at a cap has no variance, and of what its ends differ from it only rounding errors.
+        units = np.where(std > ROUNDING * np.abs(mean), std, np.inf)
+        return cls(std, crps, pit, inside, ((ends - mean[:, None]) / units[:, None]).astype(np.float32))
 
     @property
     def from_mean(self) -> Doubles:

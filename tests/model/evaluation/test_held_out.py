@@ -20,7 +20,7 @@ from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.held_out import SAMPLES, NumbersByJudges, calibrate_held_out
 from murho.model.evaluation.judged_rows import RowWeights, standard_errors
 from murho.model.evaluation.judging import judge_encoded
-from murho.model.evaluation.number_scores import JudgedNumbers
+from murho.model.evaluation.number_scores import Bands, JudgedNumbers
 from murho.model.evaluation.summary import summary
 from murho.model.predictive.forward import TorchEngine
 from murho.model.predictive.plans import DrawnRows, TargetModel
@@ -223,6 +223,14 @@ def test_bands_and_pits_say_what_the_metrics_say(members: int) -> None:
         inside = (rows.targets >= lower) & (rows.targets <= upper)
         assert inside.mean() == pytest.approx(covered, abs=0.03)
     assert np.sqrt(np.mean((rows.mean - rows.targets) ** 2)) == pytest.approx(metrics["rmse"], rel=0.05)
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1.0, 1e60])
+def test_ends_of_bands_are_finite_whatever_the_unit_and_of_no_width_where_the_rest_is_rounding(scale: float) -> None:
+    mean, std = scale * np.array([5e5, 5e5, 0.0]), scale * np.array([0.0, 2.0, 0.0])
+    ends = mean[:, None] + scale * np.array([[1e-10], [3.0], [0.0]]) * np.linspace(-1.0, 1.0, 8)
+    bands = Bands.around(mean, std, ends, *np.zeros((2, 3)), np.zeros((3, 4), dtype=np.bool_))
+    assert bands.from_mean[:, -1].tolist() == pytest.approx([0.0, 3.0 * scale, 0.0], rel=1e-6)
 
 
 @pytest.mark.filterwarnings("error")
