@@ -24,6 +24,8 @@ from murho.model.tables.schema_inference import columns_from_table
 
 ACCURACY = 1e-5
 """Of the larger of |value| and std: the public contract."""
+ROUNDING = 3e-7
+"""Of |mean|: a few roundings of float32."""
 PROBLEM = "application/problem+json"
 REFUSALS = frozenset({429, 503, 504})
 
@@ -88,7 +90,9 @@ def asks(posterior: Posterior, count: int, path: str = "/predict", *, bad: float
 
 def differences(answer: dict[str, Any], prediction: Prediction) -> list[str]:
     """Names of the parts of an answer that are not the prediction's."""
-    scale = np.zeros_like(prediction.mean) if prediction.std is None else prediction.std
+    # The std of two draws may be less than what a rounding changes in each of them.
+    std = 0.0 if prediction.std is None else prediction.std
+    scale = np.maximum(std, ROUNDING / ACCURACY * np.abs(prediction.mean))
     nested = {"percentiles": "values", "exceedance": "values"}
     wrong = [] if answer["samples"] == prediction.samples and answer["seed"] == prediction.seed else ["samples"]
     for name in ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws"):
