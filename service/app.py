@@ -89,9 +89,11 @@ def create_app(
     source = source or CheckpointSource(store_at(settings.checkpoints), settings.device, room=draw_room)
     registry = Registry(source.place)
     telemetry = Telemetry(shared=front_end is not None)
+    loaded = registry.snapshot  # the last one that an engine has shown: one that takes its place is no news
 
     def changed(swap: Swap) -> None:
-        before, loaded = swap
+        nonlocal loaded
+        before, loaded = loaded, swap.after
         telemetry.show_served([(model.name, model.version) for model in loaded.served])
         telemetry.refused.set(sum(not item.waiting for item in loaded.refused))
         telemetry.listed.set(not loaded.unreachable)
