@@ -229,7 +229,7 @@ def test_bands_and_pits_say_what_the_metrics_say(members: int) -> None:
 def test_ends_of_bands_are_finite_whatever_the_unit_and_of_no_width_where_the_rest_is_rounding(scale: float) -> None:
     mean, std = scale * np.array([5e5, 5e5, 0.0]), scale * np.array([0.0, 2.0, 0.0])
     ends = mean[:, None] + scale * np.array([[1e-10], [3.0], [0.0]]) * np.linspace(-1.0, 1.0, 8)
-    bands = Bands.around(mean, std, ends, *np.zeros((2, 3)), np.zeros((3, 4), dtype=np.bool_))
+    bands = Bands.around(mean, std, ends, np.zeros(3), np.zeros(3), np.zeros((3, 4), dtype=np.bool_))
     assert bands.from_mean[:, -1].tolist() == pytest.approx([0.0, 3.0 * scale, 0.0], rel=1e-6)
 
 
