@@ -183,10 +183,6 @@ class TestCells:
         assert "read as missing among numbers: '*' (30); if it is meant, declare kind = \"categorical\"" in said
         assert "--ignore a" in said
 
-    def test_a_contradiction_is_said_with_both_cells(self, tmp_path: Path) -> None:
-        said = inspected(tmp_path, table("rate,y\n", ["0.32%", "0.05", "1.00%"]))
-        assert "left out 'rate': '0.32%' is per cent and '0.05' is not: write all cells alike" in said
-
 
 def test_names_that_look_alike_are_one_name_however_they_are_typed(tmp_path: Path) -> None:
     text = table("gro\u0308sse,gr\u00f6sse,y\n", ["1", "2"], ["3", "4"])

@@ -37,13 +37,6 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
             read_bounded(tmp_path / "socket")
 
 
-def test_a_file_of_terabytes_is_not_read(tmp_path: Path) -> None:
-    with (tmp_path / "sparse").open("wb") as file:
-        file.truncate(2**42)
-    with pytest.raises(OSError, match="at most"):
-        read_bounded(tmp_path / "sparse")
-
-
 @pytest.mark.skipif(not STATUS.exists(), reason="there is no /proc")
 def test_a_file_that_is_longer_than_it_says_is_not_read() -> None:
     with pytest.raises(OSError, match="its size changed"):

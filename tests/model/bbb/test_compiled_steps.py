@@ -170,20 +170,6 @@ def test_the_random_words_are_those_of_random123(given: tuple[int, ...], expecte
     assert tuple(word & 0xFFFFFFFF for word in found) == expected
 
 
-@pytest.mark.parametrize("count", [1, 4, 7, 1030])
-def test_words_of_a_layer_are_those_of_its_counters(count: int) -> None:
-    from murho.model.bbb.compiled.network_kernels import philox
-
-    @numba.njit  # type: ignore[untyped-decorator]
-    def of(place: Any) -> Any:
-        return philox(np.uint64(place), np.uint64(2), np.uint64(9), np.uint64(0), np.uint64(2**63 + 5))
-
-    by_place = np.array([of(place) for place in range(count // 4 + 1)], np.uint64).astype(np.uint32)
-    whole = 4 * (count // 4)
-    expected = np.append(by_place[:-1].T.ravel(), by_place[-1, : count - whole])
-    np.testing.assert_array_equal(words(count, 2**63 + 5, 2, 9), expected)
-
-
 def test_no_two_places_layers_steps_and_members_share_a_stream() -> None:
     """Pairs of neighbouring words: of 7 million, none is expected twice (7e6^2 / 2^65 = 1e-6)."""
     keys = [int(steps._key(seed, member)) for seed in (0, 1, 2**32) for member in range(5)]

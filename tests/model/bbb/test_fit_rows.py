@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -185,20 +184,3 @@ def test_members_with_uneven_rows_weigh_the_kl_by_their_own() -> None:
     assert even.uneven is None
     assert uneven.uneven is not None
     assert uneven.uneven.tolist() == [2.0, 1.0]
-
-
-def test_squared_error_and_variance_of_all_members_are_foretold_row_by_row() -> None:
-    """Exact where the two judges' scores are the means over all pairs, as here."""
-    generator = np.random.default_rng(0)
-    means, noise = generator.standard_normal((6, 50)), 0.2 + generator.random((6, 50))
-    targets = generator.standard_normal(50)
-
-    def scores(members: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        mean = means[members].mean(axis=0)
-        return (mean - targets) ** 2, means[members].var(axis=0) + (noise[members] ** 2).mean(axis=0)
-
-    pairs = [[one, two] for one in range(6) for two in range(one)]
-    for number in range(2):
-        alone = np.mean([scores([member])[number] for member in range(6)], axis=0)
-        together = np.mean([scores(pair)[number] for pair in pairs], axis=0)
-        np.testing.assert_allclose(ensemble_score(alone, together, 2, 6), scores(list(range(6)))[number])

@@ -18,7 +18,7 @@ from murho.model.bbb.free_energy import (
 )
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
 from murho.model.bbb.number_likelihoods import FixedNoise
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, Prior, ScaleMixturePrior
 from murho.model.bbb.registry import NOISE_KINDS, make_likelihood
 from murho.model.bbb.schedule import FitOptions
 from murho.model.errors import FitError
@@ -166,14 +166,6 @@ def test_a_validation_that_is_not_finite_names_the_parameter() -> None:
         require_finite(network, likelihood, 4, {"the validation": torch.tensor(torch.nan)})
 
 
-@pytest.mark.parametrize(("members", "draws", "skip"), [(1, 1, False), (3, 2, True)])
-def test_with_a_posterior_as_the_prior_too(members: int, draws: int, skip: bool) -> None:
-    likelihood = make_likelihood("heteroscedastic", members=members).double()
-    network, earlier = (small_network(likelihood, members=members, skip=skip, seed=seed) for seed in (0, 7))
-    prior = PosteriorPrior(earlier.mu.detach(), earlier.sigma().detach())
-    assert_gradient_is_of_the_free_energy(network, likelihood, prior, draws)
-
-
 @pytest.mark.parametrize("noise", NOISE_KINDS)
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_a_row_of_weight_two_counts_as_the_row_twice(noise: str, beta: float) -> None:
@@ -194,8 +186,3 @@ def test_a_row_of_weight_two_counts_as_the_row_twice(noise: str, beta: float) ->
         gradients = [present(parameter.grad).clone() for parameter in (network.mu, *likelihood.parameters())]
         found.append([energy.loss, energy.kl, *gradients])
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
-
-
-def test_geometric_weights_are_those_of_blundell() -> None:
-    expected = [2.0 ** (5 - i) / (2.0**5 - 1.0) for i in range(1, 6)]
-    assert kl_weights("geometric", 5) == pytest.approx(expected)

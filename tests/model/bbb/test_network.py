@@ -149,9 +149,3 @@ def test_an_architecture_whose_absent_weights_do_not_fit_is_refused(changes: dic
 def test_an_architecture_is_read_as_it_was_written() -> None:
     architecture = network_with(unread=((), (0, 2)), removed=bytes(range(20))).architecture
     assert Architecture.from_json(architecture.to_json()) == architecture
-
-
-def test_members_do_not_interact() -> None:
-    network = network_with()
-    network(torch.randn(5, 3), torch.Generator().manual_seed(0))[0].sum().backward()
-    assert present(network.mu.grad).any(dim=1).tolist() == [True, False]

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from murho.model.training.train import Trained
 
 
-OPTIONS = PredictOptions(samples=33, thresholds=(500.0, 900.0), draws=True)
-
-
 @pytest.fixture(scope="module")
 def columns(rent: Posterior) -> Columns:
     return columns_from_table(make_table(rows=1000, seed=9), rent.schema)
@@ -37,17 +34,6 @@ def columns(rent: Posterior) -> Columns:
 
 def _rows(columns: Columns, rows: slice) -> Columns:
     return {name: column[rows] for name, column in columns.items()}
-
-
-def test_the_law_of_total_variance_holds_and_raw_parts_are_those_of_the_draws(
-    rent: Posterior, columns: Columns
-) -> None:
-    answer = rent.predict(columns, OPTIONS)
-    total = present(answer.epistemic_std) ** 2 + present(answer.aleatoric_std) ** 2
-    np.testing.assert_allclose(present(answer.std) ** 2, total, rtol=1e-12)
-    answer = rent.predict(columns, replace(OPTIONS, calibrated=False))
-    np.testing.assert_allclose(answer.mean, answer.draws.mean(axis=1))
-    np.testing.assert_allclose(present(answer.epistemic_std), answer.draws.std(axis=1))
 
 
 def test_monte_carlo_errors_are_about_those_made(rent: Posterior, columns: Columns) -> None:
@@ -177,12 +163,3 @@ def test_judgements_use_the_bands_that_are_served(trained: Trained) -> None:
     np.testing.assert_array_equal(judged.bands["calibrated"].inside[:, -1], inside)
     exceedance = posterior.predict(both, PredictOptions(thresholds=(700.0,))).exceedance
     np.testing.assert_allclose(judged.served.pit, 1.0 - exceedance[:, 0], atol=1e-5)
-
-
-def test_exceedance_and_percentiles_agree_also_when_calibrated(rent: Posterior, columns: Columns) -> None:
-    assert rent.calibration is not None
-    row = _rows(columns, slice(5, 6))
-    levels = (1.0, 10.0, 50.0, 90.0, 99.5)
-    percentiles = rent.predict(row, PredictOptions(percentiles=levels)).percentiles
-    answer = rent.predict(row, PredictOptions(thresholds=tuple(percentiles[0].tolist())))
-    np.testing.assert_allclose(answer.exceedance[0], 1.0 - np.array(levels) / 100.0, atol=2e-5)

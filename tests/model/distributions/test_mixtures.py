@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from murho.model.distributions import mixtures
 from murho.model.distributions.mixtures import Mixture, WideRule
@@ -74,45 +72,6 @@ def test_it_has_the_spread_of_its_mixture_and_a_wider_noise_up_to_that_of_the_ta
     spreads, noise = torch.tensor([5.0, 5.0, 5.0]).double(), torch.tensor([0.5, 3.0, 0.0]).double()
     wide = WideRule(0.01, 8.0).noise(spreads, noise, most=12.0)
     assert wide.tolist() == pytest.approx([(25.0 + 16.0) ** 0.5, 13.0, 5.0])
-
-
-def _std(means: Tensor, noise: Tensor) -> Tensor:
-    return Mixture(means, noise).moments()[1]
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    seed=st.integers(0, 10_000),
-    spread=st.floats(1e-3, 1e3),
-    noise=st.floats(1e-3, 1e3),
-    shift=st.floats(-1e6, 1e6),
-)
-def test_percentiles_rise_with_the_level_and_undo_the_score(
-    seed: int, spread: float, noise: float, shift: float
-) -> None:
-    means, sigma = _mixture(seed, samples=16, rows=3, spread=spread, noise=noise)
-    means = means + shift
-    scores = torch.tensor([-6.0, -2.0, -1.9999, 0.0, 0.3, 3.0], dtype=torch.float64)
-    values = Mixture(means, sigma).quantiles(scores)
-    assert bool((values.diff(dim=1) >= 0.0).all())
-    below = Mixture(means, sigma).normal_score((values - 1e-5 * _std(means, sigma)[:, None]).T).T
-    above = Mixture(means, sigma).normal_score((values + 1e-5 * _std(means, sigma)[:, None]).T).T
-    # Between components far apart F is flat but for rounding.
-    assert bool(((below <= scores + 1e-9) & (scores <= above + 1e-9)).all())
-
-
-def test_a_weight_counts_as_so_many_equal_components() -> None:
-    means, noise = _mixture(9, samples=3, rows=4)
-    repeats = torch.tensor([1, 2, 5])
-    weighted = Mixture(means, noise, (repeats / 8.0).double().unsqueeze(1).expand(-1, 4))
-    repeated = Mixture(means.repeat_interleave(repeats, dim=0), noise.repeat_interleave(repeats, dim=0))
-    values = torch.tensor([-3.0, 0.1, 1.0, 8.0], dtype=torch.float64)
-    scores = torch.tensor([-2.0, 0.0, 1.5], dtype=torch.float64)
-    torch.testing.assert_close(weighted.moments(), repeated.moments())
-    torch.testing.assert_close(weighted.quantiles(scores), repeated.quantiles(scores), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(weighted.normal_score(values), repeated.normal_score(values))
-    torch.testing.assert_close(weighted.log_density(values), repeated.log_density(values))
-    torch.testing.assert_close(weighted.crps(values), repeated.crps(values), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["weighted", "an outlier", "a staircase, and wide", "a mean of ten million"])

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 
 from murho.model.encoding.encoder import Encoded
 from murho.model.errors import OptionError, TableError
 from murho.model.evaluation.judging import evaluate_table, judge_columns, judge_encoded
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from tests.model.conftest import make_table
-from tests.model.judged_rows import judge_gaussians
 from tests.model.rooms import CLASSES, rooms_table
 from tests.support import ROOT
 
@@ -92,19 +90,3 @@ def test_a_column_of_weights_makes_weighted_means_and_leaves_out_rows_of_weight_
             assert weighted[kind][key] == pytest.approx(repeated[kind][key], rel=1e-6), key
         for name, found in weighted[kind]["reliability"].items():
             assert found == pytest.approx(repeated[kind]["reliability"][name])
-
-
-def test_of_a_standard_normal_everything_is_known() -> None:
-    judged = judge_gaussians(np.zeros(2), np.ones(2), np.array([1.0, -3.0]))
-    np.testing.assert_allclose(judged.mean, 0.0)
-    np.testing.assert_allclose(judged.values["absolute"], [1.0, 3.0])
-    np.testing.assert_allclose(judged.values["nll"], 0.5 * np.log(2.0 * np.pi) + np.array([0.5, 4.5]))
-    np.testing.assert_allclose(judged.served.pit, torch.special.ndtr(torch.tensor([1.0, -3.0]).double()), rtol=1e-6)
-    np.testing.assert_allclose(judged.served.std, 1.0)
-    np.testing.assert_allclose(judged.doubt, 0.0, atol=1e-12)
-    report = judged.report()
-    assert report["raw"]["coverage"] == {"50": 0.0, "80": 0.5, "90": 0.5, "95": 0.5}
-    assert report["raw"]["width"]["90"] == pytest.approx(2.0 * 1.6448536, rel=1e-5)
-    # The row at -3 lies 1.355 below a band of width 3.29.
-    assert report["raw"]["interval_score"]["90"] == pytest.approx(3.2897 + 0.5 * 20.0 * 1.35515, rel=1e-4)
-    assert report["calibrated"] is None

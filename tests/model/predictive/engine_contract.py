@@ -194,16 +194,6 @@ class EngineContract:
         for name in ("std", "percentiles", "exceedance"):
             assert not np.allclose(raw[name], calibrated[name])
 
-    @pytest.mark.parametrize("noise", ["fixed", "mixture"])
-    def test_a_row_alone_is_answered_as_among_others(self, make: MakeEngine, noise: str) -> None:
-        target = target_model(noise, "log")
-        engine, case = make(target), Case.of(target, 80)
-        whole = case.asked(engine, EVERYTHING, CALIBRATION)
-        for row in (0, 17, 79):
-            rows = slice(row, row + 1)
-            alone = case.of_rows(rows).asked(engine, EVERYTHING, CALIBRATION)
-            assert_same(alone, {name: part[rows] for name, part in whole.items()}, whole["std"][rows])
-
     @pytest.mark.parametrize(
         "percentiles", [(), (95.0, 5.0, 50.0), (5.0, 5.0), FAR_OUT, NEAR_EACH_OTHER, tuple(map(float, range(1, 100)))]
     )

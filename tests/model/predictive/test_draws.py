@@ -188,16 +188,6 @@ def test_another_seed_or_block_gives_other_draws() -> None:
     assert np.isfinite(normals(2**63 - 1, 3, 2, 10)).all()
 
 
-@pytest.mark.parametrize("members", [1, 5, 24, 64])
-@pytest.mark.parametrize("block", [0, 7])
-def test_the_draws_of_a_member_sum_to_zero_over_a_block(members: int, block: int) -> None:
-    drawn = normals(3, block, members, 50)
-    for member in range(members):
-        own = _own(block, member, members)
-        if len(own) > 1:
-            np.testing.assert_allclose(drawn[own].sum(axis=0), 0.0, atol=1e-4)
-
-
 def test_the_tails_are_those_of_a_normal_distribution_and_the_numbers_of_a_draw_are_independent() -> None:
     drawn = np.concatenate([normals(5, block, 64, 100_000).ravel() for block in range(3)])
     for limit, share in ((3.0, 2.699796e-3), (4.0, 6.334248e-5)):

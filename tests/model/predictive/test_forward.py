@@ -140,13 +140,3 @@ def test_with_another_library_behind_pytorch_outputs_are_pytorch_s() -> None:
     draws, rows = _draws(6, (8, 5), 2), _rows(40)
     outputs = _compiled(forward_draws=None).forward(draws, rows)
     assert torch.equal(outputs, forward_module.forward(draws, rows))
-
-
-def test_rows_and_draws_alone_are_answered_as_among_others_and_the_same_at_every_call(forward: Forward) -> None:
-    draws, rows = _draws(12, (64, 64), 1), _rows(1500)
-    whole = forward(draws, rows)
-    assert torch.equal(forward(draws, rows), whole)
-    for row in (0, 777, 1499):
-        alone = forward(draws, rows[row : row + 1])
-        torch.testing.assert_close(alone[:, 0], whole[:, row], rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(forward(draws.some(slice(5)), rows), whole[:5], rtol=1e-5, atol=1e-5)

@@ -13,7 +13,6 @@ import torch
 from murho.model.errors import OptionError
 from murho.model.python.bandits import (
     BanditOptions,
-    BoundedReward,
     Experience,
     RewardPosterior,
     ThompsonSampling,
@@ -206,10 +205,3 @@ def test_weighted_means_over_minibatches_are_those_over_all_rows() -> None:
     assert float(means[0]) == pytest.approx(sum(range(0, 40, 2)) / 40 / 20, abs=0.01)
     assert float(means[1]) == pytest.approx(sum(range(1, 40, 2)) / 40 / 20, abs=0.01)
     assert float(weights[:, :2].max()) <= 2.0 + 1e-6
-
-
-def test_for_zero_and_one_it_is_the_bernoulli_probability() -> None:
-    logit = torch.tensor([[[0.7], [0.7]]])
-    found = BoundedReward().log_density(logit, torch.tensor([1.0, 0.0])).exp()
-    probability = float(torch.sigmoid(torch.tensor(0.7)))
-    assert found[0].tolist() == pytest.approx([probability, 1.0 - probability])

@@ -22,7 +22,7 @@ from murho.model.errors import OptionError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
-from murho.model.tables.splits import Units, single_rows
+from murho.model.tables.splits import Units
 from murho.model.training.options import UpdateOptions, make_options
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import LabelledRows, Revised, labelled_rows
@@ -93,25 +93,6 @@ def _assert_exact(posterior: Posterior, mean: Tensor, precision: Tensor) -> None
     assert float(((_flat(posterior, "mu") - mean) * precision.diag().sqrt()).abs().max()) < 0.1
     sigma = functional.softplus(_flat(posterior, "rho"))
     torch.testing.assert_close(sigma, precision.diag().rsqrt(), rtol=0.1, atol=0.0)
-
-
-def test_the_second_half_on_top_of_the_first_is_a_fit_to_all_rows() -> None:
-    """Bayes' rule in two steps is exact if a mean-field posterior is exact (an orthogonal design)."""
-    orthogonal = np.tile([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]], (20, 1))
-    table = _linear_table(orthogonal)
-    plain, width = _linear(table)
-    zero, one = torch.zeros(width).double(), torch.eye(width).double()
-    first, second, both = (labelled_rows(part, plain) for part in (table.slice(0, 40), table.slice(40), table))
-    mean, precision = _exact(plain, first, zero, one)
-    old = _with_posterior(plain, mean, precision.diag().rsqrt())
-    # All of the second half is learned from: the rows that are held out come twice.
-    split, order = split_new_rows(46, plain.seed, 1), np.zeros(46, dtype=np.int64)
-    order[split.training] = np.arange(40)
-    rows = replace(second, encoded=second.encoded[order], targets=second.targets[order], units=single_rows(46))
-    exact, precision = _exact(plain, both, zero, one)
-    _assert_exact(_update(old, rows).posterior, exact, precision)
-    # And it had something to learn: the first half alone is elsewhere.
-    assert float(((mean - exact) * precision.diag().sqrt()).abs().max()) > 0.5
 
 
 def test_a_learned_noise_is_that_of_old_and_new_rows_together() -> None:

@@ -110,14 +110,3 @@ def test_the_smaller_is_right_to_1e_9_of_itself_whatever_the_mixture(kind: str) 
     slack = 1e-7 if kind in ("a mean of ten million", "a gap where F is flat") else 0.0
     for one, other in zip(found, exact, strict=True):
         np.testing.assert_array_less(np.abs(one - other), 1e-9 * least + slack + 1e-15)
-
-
-@pytest.mark.parametrize("kind", ["smooth", "weighted", "smooth, and wide"])
-def test_levels_far_out_rise_and_the_mixture_has_their_scores(kind: str) -> None:
-    scores = torch.cat((-torch.linspace(37.0, 4.5, 200), torch.linspace(4.5, 37.0, 200))).double()
-    mixture = make(kind)
-    values = by_row(mixture, scores)
-    assert (values.diff(dim=1) > 0.0).all()
-    torch.testing.assert_close(
-        mixture.normal_score(values.T.contiguous()).T, scores.expand_as(values), rtol=0.0, atol=1e-5
-    )
