@@ -1,7 +1,5 @@
 """Murho beside peers: who is compared with what, and how it is told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

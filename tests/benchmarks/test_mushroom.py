@@ -1,7 +1,5 @@
 """Bandits: problems with known rewards, agents that learn them, and what is printed and kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Steps and answers of the same networks in every system, and what they are held against."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,10 +7,7 @@ from benchmarks import engine
 from benchmarks.engine import deviations, disagreement, exact_answers
 from benchmarks.peers.murho_fit import Murho
 from benchmarks.peers.murho_predictions import prepare
-from benchmarks.peers.networks import (
-    EngineTask,
-    StepTask,
-)
+from benchmarks.peers.networks import EngineTask, StepTask
 
 TASK = EngineTask((6, 5))
 

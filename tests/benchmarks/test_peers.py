@@ -1,7 +1,5 @@
 """Peers: their registry, environments, processes and turns, their tasks and scores."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

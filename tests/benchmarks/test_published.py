@@ -1,7 +1,5 @@
 """MNIST and dropout, cut short."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,7 @@ import pytest
 
 from benchmarks import dropout, mnist
 from benchmarks.datasets import Split
-from benchmarks.mnist_networks import (
-    Images,
-)
+from benchmarks.mnist_networks import Images
 
 SIDE = 28
 

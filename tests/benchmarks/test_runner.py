@@ -1,7 +1,5 @@
 """The runner of the benchmarks of tables: what it keeps, what it measures, what it prints."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

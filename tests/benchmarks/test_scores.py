@@ -1,18 +1,11 @@
 """Scores from quantiles, against closed forms and counts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.datasets import SETS, UCI, splits
-from benchmarks.scores import (
-    COVERAGES,
-    LEVELS,
-    normal_quantiles,
-    quantile_scores,
-)
+from benchmarks.scores import COVERAGES, LEVELS, normal_quantiles, quantile_scores
 
 
 def test_crps_by_pinball_is_near_the_closed_form_of_normals() -> None:

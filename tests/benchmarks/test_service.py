@@ -1,10 +1,9 @@
 """Load by wrk on servers that misbehave, the claims, and the commands in small."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +13,7 @@ from benchmarks.scale import Costs, PodAutoscaler, open_loop
 from tests.service.support import train_checkpoint
 from tests.support import made_once
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Answer = Callable[[int], bytes | None]
+Answer = Callable[[int], bytes | None]
 
 needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="needs wrk")
 

@@ -1,7 +1,5 @@
 """The tasks of the benchmarks of tables: what is learned from, and what is asked."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

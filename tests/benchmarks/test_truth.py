@@ -1,7 +1,5 @@
 """Tests of `benchmarks.truth`: how cells are judge, and a small part of the matrix with quick fits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

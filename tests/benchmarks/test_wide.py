@@ -1,21 +1,16 @@
 """The benchmark of everyday tables: each is fitted, scored as the peers are, and a refused one is named."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import orjson
 import pytest
 
 from benchmarks import wide
+from benchmarks.peers import Peer
 from benchmarks.peers.tables import Answer, TableTask
 from tests.support import write_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarks.peers import Peer
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The fixtures of the model: its small tables, as files too, and checkpoints trained on them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

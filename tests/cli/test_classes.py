@@ -1,7 +1,5 @@
 """The commands on a classifier: what they print and write, and which options they refuse."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

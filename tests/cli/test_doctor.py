@@ -1,7 +1,5 @@
 """`murho doctor`: finds what is wrong, names it, and ends with exit code 1 if something is."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

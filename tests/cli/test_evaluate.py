@@ -1,7 +1,5 @@
 """`murho evaluate`: its report as text, its JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`murho export --to onnx`: the graph and the encoding beside it answer as Murho does, in a few lines of NumPy."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

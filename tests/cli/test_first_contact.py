@@ -1,7 +1,5 @@
 """Tables as people have them, through `murho inspect`: each is a small copy of a file that was read wrongly once."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from pathlib import Path

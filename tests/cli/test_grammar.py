@@ -1,7 +1,5 @@
 """Every command that asks a checkpoint takes its name and the file in the same way."""
 
-from __future__ import annotations
-
 import pytest
 from typer.testing import CliRunner
 

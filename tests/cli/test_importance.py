@@ -1,7 +1,5 @@
 """`murho importance`: its table, its JSON, its figure, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -23,11 +21,7 @@ def test_the_most_important_feature_comes_first(rooms_file: Path, room_checkpoin
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        (("--repeats", 0), "equal to 1"),
-        (("--rows", 1), "equal to 2"),
-        (("--version", 99), "no version '99'"),
-    ],
+    [(("--repeats", 0), "equal to 1"), (("--rows", 1), "equal to 2"), (("--version", 99), "no version '99'")],
 )
 def test_mistakes_are_said(rooms_file: Path, room_checkpoints: Path, options: tuple[object, ...], message: str) -> None:
     where = ("importance", "rooms", rooms_file, "--checkpoints", room_checkpoints)

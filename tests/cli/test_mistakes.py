@@ -1,7 +1,5 @@
 """Mistakes in a command line: one line on stderr, a code, and nothing written."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

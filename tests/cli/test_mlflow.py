@@ -1,7 +1,5 @@
 """`murho.mlflow`: a checkpoint as a model of MLflow answers as `murho predict` does, through MLflow's own interface."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

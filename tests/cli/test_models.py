@@ -1,7 +1,5 @@
 """`murho models`: a line for each checkpoint, or JSON."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,8 +1,8 @@
 """A CSV file that is written in parts is the one that is written at once, or is not there."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,12 +12,6 @@ from murho.cli import output_files
 from murho.cli.output_files import csv_writer, parquet_writer
 from murho.model.errors import TableError
 from tests.support import write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
 
 TABLE = pa.table({"a, b": [0.1, None, 3.0, 1e300], "c": ["x", "", None, "ü"]})
 

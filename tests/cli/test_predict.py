@@ -1,7 +1,5 @@
 """`murho predict`: columns, blocks, options, and a service behind it (a real one: tests/e2e/test_commands.py)."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

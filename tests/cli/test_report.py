@@ -1,7 +1,5 @@
 """`murho report`, and the report of `murho train`."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from unittest import mock

@@ -1,7 +1,5 @@
 """`murho prune` and `murho update` as a user types them, and the page that tells of them."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typer.testing import CliRunner
 
 from murho.command_line import app

@@ -1,7 +1,5 @@
 """`murho train`: its options, its file, what it prints, what it refuses."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import shlex

@@ -1,10 +1,10 @@
 """A small table with every kind of column, and a checkpoint trained on it once a session."""
 
-from __future__ import annotations
-
 import signal
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import torch
 
 from murho.model.bbb.fit import Epoch, Fit, Progress, fit
 from murho.model.bbb.fit_rows import Rows
+from murho.model.bbb.likelihood import Likelihood
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.priors import GaussianPrior, Prior
 from murho.model.bbb.registry import make_likelihood
@@ -23,12 +24,6 @@ from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.candidates import Attempt, Candidate, Reporter, Stage
 from murho.model.training.options import make_options
 from murho.model.training.train import Trained, train
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from murho.model.bbb.likelihood import Likelihood
 
 Value = TypeVar("Value")
 

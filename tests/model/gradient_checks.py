@@ -1,18 +1,14 @@
 """Small networks, and whether the gradient of a step is that of the free energy's definition."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from murho.model.bbb.free_energy import GradientStep
+from murho.model.bbb.likelihood import Likelihood
 from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.bbb.priors import Prior
 from tests.model.oracles import free_energy
-
-if TYPE_CHECKING:
-    from murho.model.bbb.likelihood import Likelihood
-    from murho.model.bbb.priors import Prior
 
 INPUTS = 4
 

@@ -1,7 +1,5 @@
 """Trains on a part of the example's cars and looks at the others: what the README promises of its bands."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

@@ -1,17 +1,19 @@
 """Scores of predictives that are written down, not learned."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
 from murho.model.bbb.number_likelihoods import HeteroscedasticNoise
+from murho.model.calibration.conformal import ConformalMap
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.target_transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoded
 from murho.model.evaluation.judged_rows import RowWeights
@@ -19,14 +21,6 @@ from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.number_scores import Bands, JudgedNumbers
 from murho.model.predictive.forward import TorchEngine
 from murho.model.predictive.plans import DrawnRows, TargetModel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from murho.model.calibration.conformal import ConformalMap
-    from murho.model.checkpoint.posterior import Posterior
 
 
 def gaussian_posterior(calibration: ConformalMap | None = None, copies: int = 3) -> Posterior:

@@ -1,15 +1,10 @@
 """Calibrations for tests."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from murho.model.calibration.conformal import ConformalMap
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from murho.model.checkpoint.spec import ModelSpec
+from murho.model.checkpoint.spec import ModelSpec
 
 
 def odd_map(nominal: Sequence[float], observed: Sequence[float], rows: int) -> ConformalMap:

@@ -1,18 +1,12 @@
 """Mixtures whose quantiles are hard to find, and these quantiles by bisection in double precision."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from murho.model.distributions.mixtures import Mixture, WideRule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
 
 LEVELS = (0.001, 0.1, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9, 99.999)
 SCORES = torch.special.ndtri(torch.tensor(LEVELS, dtype=torch.float64) / 100.0)

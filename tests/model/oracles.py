@@ -3,23 +3,17 @@
 And the weights and biases in the layout of draws.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 from torch.distributions import Categorical, MixtureSameFamily, Normal, kl_divergence
 
 from murho.model.bbb.free_energy import FreeEnergy
+from murho.model.bbb.likelihood import Likelihood
+from murho.model.bbb.network import BayesianNetwork
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from murho.model.bbb.likelihood import Likelihood
-    from murho.model.bbb.network import BayesianNetwork
-    from murho.model.predictive.draws import Draws
+from murho.model.predictive.draws import Draws
 
 
 def kl(prior: Prior, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -43,10 +37,7 @@ def kl(prior: Prior, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch
 
 def scale_mixture(prior: ScaleMixturePrior, like: Tensor) -> MixtureSameFamily:
     """The prior as a distribution of one weight, of the type of ``like``."""
-    shares, scales = (
-        like.new_tensor([prior.pi, 1.0 - prior.pi]),
-        like.new_tensor([prior.sigma1, prior.sigma2]),
-    )
+    shares, scales = (like.new_tensor([prior.pi, 1.0 - prior.pi]), like.new_tensor([prior.sigma1, prior.sigma2]))
     return MixtureSameFamily(Categorical(shares), Normal(torch.zeros_like(scales), scales))
 
 

@@ -1,7 +1,5 @@
 """A small table whose target is classes, with names that a file has to quote, and a quick training of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

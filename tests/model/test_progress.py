@@ -1,14 +1,10 @@
 """Plain lines where there is no terminal."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+
+import pytest
 
 from murho.model.progress import advancing
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_long_work_gets_a_line_every_two_seconds(

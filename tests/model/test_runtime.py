@@ -1,16 +1,16 @@
 """Devices, processors, threads and interrupts of a process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding.encoder import Encoded
 from murho.model.errors import OptionError
 from murho.model.predictive.forward import NetworkOutputs
@@ -25,11 +25,6 @@ from murho.model.runtime import (
     resolve_device,
     threads_for,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from murho.model.checkpoint.posterior import Posterior
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -191,9 +186,7 @@ def test_a_quota_of_either_version_limits_the_count(tmp_path: Path, files: dict[
     assert available_processors(tmp_path) == expected
 
 
-def test_threads_sleep_while_they_wait_unless_somebody_wants_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_sleep_while_they_wait_unless_somebody_wants_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     let_threads_sleep()

@@ -1,7 +1,5 @@
 """Seeds: no two purposes and no two seeds share a stream."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,13 +1,14 @@
 """Compiled steps: the gradient of automatic differentiation, normal numbers, the same fit for any number of threads."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from scipy import stats
+from torch import Tensor
 
 from murho.model.bbb import steps
 from murho.model.bbb.fit_rows import Rows
@@ -19,13 +20,6 @@ from murho.model.bbb.schedule import StepOptions
 from murho.model.bbb.steps import KINDS, CompiledSteps, PlainSteps, steps_of
 from murho.model.runtime import at_most_threads
 from tests.model.conftest import present, small_fit, small_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
 
 numba = pytest.importorskip("numba")
 MEMBERS, INPUTS, ROWS = 2, 5, 23
@@ -82,12 +76,7 @@ def made(
     weights = torch.rand(ROWS, generator=generator) + 0.5 if weighted else None
     rows = Rows(torch.randn(ROWS, INPUTS, generator=generator), targets, weights=weights)
     draws = options.pop("draws", 1)
-    plain = PlainSteps(
-        *(network, likelihood, prior, rows, rows.seen_by(MEMBERS)),
-        draws=draws,
-        minibatches=3,
-        seed=5,
-    )
+    plain = PlainSteps(*(network, likelihood, prior, rows, rows.seen_by(MEMBERS)), draws=draws, minibatches=3, seed=5)
     taken = steps_of(plain)
     assert isinstance(taken, CompiledSteps)
     return taken, rows, prior

@@ -1,7 +1,5 @@
 """The predictive distribution of counts, against SciPy's sums over all counts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fit: exact posteriors recovered, reproducible, interruptible; its schedule, optimiser, averaging and work."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 from typing import Any
@@ -78,13 +76,7 @@ def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
 def test_every_combination_of_options_lowers_the_free_energy(noise: str, kl_weights: str) -> None:
     rows = small_rows()
     history = small_fit(
-        rows,
-        rows,
-        noise=noise,
-        kl_weights=kl_weights,
-        prior=ScaleMixturePrior(),
-        members=2,
-        draws_per_step=2,
+        rows, rows, noise=noise, kl_weights=kl_weights, prior=ScaleMixturePrior(), members=2, draws_per_step=2
     ).history
     assert history[-1].free_energy < history[0].free_energy
 

@@ -1,7 +1,5 @@
 """Cross-fitting folds, scores on rows that a fit has not seen, and the score of all members extrapolated from a few."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional

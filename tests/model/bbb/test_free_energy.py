@@ -1,21 +1,14 @@
 """The free energy: its gradient against that of its definition, its sum over an epoch, clipping, non-finite fits."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from murho.model.bbb.fit import fit
 from murho.model.bbb.fit_rows import Rows
-from murho.model.bbb.free_energy import (
-    GRADIENT_NORM,
-    FreeEnergy,
-    GradientStep,
-    kl_weights,
-    require_finite,
-)
+from murho.model.bbb.free_energy import GRADIENT_NORM, FreeEnergy, GradientStep, kl_weights, require_finite
 from murho.model.bbb.network import ACTIVATIONS, Architecture, BayesianNetwork
 from murho.model.bbb.number_likelihoods import FixedNoise
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, Prior, ScaleMixturePrior
@@ -25,9 +18,6 @@ from murho.model.errors import FitError
 from tests.model.conftest import present, small_fit, small_model, small_rows
 from tests.model.gradient_checks import assert_gradient_is_of_the_free_energy, small_network
 from tests.model.oracles import kl
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))

@@ -1,13 +1,12 @@
 """Observation models: what holds for every one of them, and what only one has."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import Tensor
 
 from murho.model.bbb.likelihood import NOISE_FLOOR, Bernoulli, Categorical, Likelihood
 from murho.model.bbb.number_likelihoods import (
@@ -28,10 +27,6 @@ from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import QUICK, make_table, present
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 MEMBERS, ROWS = 2, 7
 GAUSSIANS = [kind for kind in NOISE_KINDS if LIKELIHOODS[kind].mixture_outputs]

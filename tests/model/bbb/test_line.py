@@ -1,7 +1,5 @@
 """The line that a fit starts at: Bayesian linear regression in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

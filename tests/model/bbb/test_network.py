@@ -1,20 +1,13 @@
 """The network: layout, what its draws are distributed like, members that read only a part of the inputs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from murho.model.bbb.network import (
-    Architecture,
-    BayesianNetwork,
-    absent_weights,
-    learned_tensors,
-    removed_weights,
-)
+from murho.model.bbb.network import Architecture, BayesianNetwork, absent_weights, learned_tensors, removed_weights
 from murho.model.errors import CheckpointError
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import forward
@@ -23,18 +16,9 @@ from tests.model.conftest import present
 from tests.model.gradient_checks import INPUTS
 from tests.model.oracles import weights_of
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 def network_with(**changes: object) -> BayesianNetwork:
-    described: dict[str, Any] = {
-        "inputs": 3,
-        "hidden": (8, 6),
-        "outputs": 1,
-        "activation": "silu",
-        "members": 2,
-    }
+    described: dict[str, Any] = {"inputs": 3, "hidden": (8, 6), "outputs": 1, "activation": "silu", "members": 2}
     return BayesianNetwork(Architecture(**(described | changes)), torch.Generator().manual_seed(0))
 
 

@@ -1,19 +1,12 @@
 """Closed forms against Monte Carlo and against torch.distributions."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 import torch
+from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, Prior, ScaleMixturePrior
 from tests.model.oracles import best_variance, kl
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 PRIORS = [GaussianPrior(0.7), ScaleMixturePrior(0.5, 1.5, 0.1), EmpiricalBayesPrior()]
 

@@ -1,7 +1,5 @@
 """Bands follow outcomes: at once, each tail by itself, with late labels, and not for a single odd outcome."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The map of class probabilities, and prediction sets: guarantees, distortions, few rows, weights, pooling, JSON."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

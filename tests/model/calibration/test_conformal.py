@@ -1,7 +1,5 @@
 """Conformal maps: their guarantee, two sides, weights and units, inverse, JSON, pooling, and the standard deviation."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -9,14 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.calibration.conformal import (
-    CENTRAL,
-    CROSS,
-    POOLED,
-    CalibratedSpread,
-    ConformalMap,
-    fit_conformal_map,
-)
+from murho.model.calibration.conformal import CENTRAL, CROSS, POOLED, CalibratedSpread, ConformalMap, fit_conformal_map
 from tests.model.conftest import present
 from tests.model.maps import odd_map
 
@@ -110,10 +101,7 @@ def test_a_row_of_a_new_group_is_covered_with_the_nominal_probability() -> None:
         effects = 2.0 * generator.normal(size=len(sizes) + 1)
         scores = np.repeat(effects[:-1], sizes) + 0.3 * generator.normal(size=int(sizes.sum()))
         new = effects[-1] + 0.3 * generator.normal(size=50)
-        for weights, units, into in (
-            (np.repeat(1.0 / sizes, sizes), len(sizes), covered),
-            (None, None, plainly),
-        ):
+        for weights, units, into in ((np.repeat(1.0 / sizes, sizes), len(sizes), covered), (None, None, plainly)):
             conformal = fitted(scores, weights=weights, units=units)
             into.append(float((np.abs(new) <= float(conformal.calibrated(nominal))).mean()))
     assert 0.79 <= np.mean(covered) <= 0.86

@@ -1,7 +1,5 @@
 """The calibration of totals finds what is shared, and stays near 1 without evidence."""
 
-from __future__ import annotations
-
 from statistics import NormalDist
 
 import numpy as np

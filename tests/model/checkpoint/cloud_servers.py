@@ -1,24 +1,20 @@
 """Emulators of Google Cloud Storage and of Azure Blob Storage on loopback, as far as they are installed."""
 
-from __future__ import annotations
-
 import gc
 import re
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 from unittest import mock
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 CLOUDS = ("gs", "az")
 CONTAINER = "bucket"

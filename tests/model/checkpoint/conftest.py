@@ -1,9 +1,8 @@
 """A storage for each kind that is tested."""
 
-from __future__ import annotations
-
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +10,6 @@ from murho.model.checkpoint.stores import ObjectStore
 from tests.model.checkpoint.cloud_servers import CLOUDS, Cloud, cloud_server, in_cloud_environment
 from tests.model.checkpoint.s3_server import BUCKET, S3Server, in_environment, s3_server
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
 

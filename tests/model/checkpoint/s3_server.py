@@ -1,25 +1,21 @@
 """A real S3 server on loopback, and a TCP proxy in front of it that can be down, silent or slow."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Self
 from unittest import mock
 
 import httpx
 from fsspec.asyn import sync
 from moto.server import ThreadedMotoServer
 from s3fs import S3FileSystem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BUCKET = "bucket"
 Mode = Literal["forwards", "down", "silent", "slow"]
@@ -92,7 +88,7 @@ class Proxy:
             for connection in list(self._open):
                 _cut(connection)
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

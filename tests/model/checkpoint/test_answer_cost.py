@@ -1,29 +1,23 @@
 """Costs of answers, against the processor time that they take."""
 
-from __future__ import annotations
-
 import statistics
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding.encoder import Encoded
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.runtime import at_most_threads
 from murho.model.tables.schema import Columns, FeatureKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
 
 PLAIN = PredictOptions()
 
@@ -76,10 +70,7 @@ CASES: dict[str, tuple[int, PredictOptions]] = {
     "100 levels": (ROWS, replace(PLAIN, percentiles=MANY)),
     "100 levels far out": (ROWS, replace(PLAIN, percentiles=EXTREME)),
     "100 thresholds": (ROWS, replace(PLAIN, thresholds=MANY)),
-    "the function, 100 levels and thresholds": (
-        ROWS,
-        replace(PLAIN, noise=False, percentiles=MANY, thresholds=MANY),
-    ),
+    "the function, 100 levels and thresholds": (ROWS, replace(PLAIN, noise=False, percentiles=MANY, thresholds=MANY)),
     "a new seed, one row": (1, replace(PLAIN, seed=NEW_SEED)),
     "a new seed, one row, S = 4096": (1, replace(PLAIN, seed=NEW_SEED, samples=4096)),
 }

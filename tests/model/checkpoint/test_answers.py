@@ -1,10 +1,9 @@
 """A row's answer depends on nothing else: not on its batch mates, tiles, threads, engines, or draws made anew."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -28,10 +27,6 @@ from murho.model.predictive.totals import Totals, TotalsOptions, default_statist
 from murho.model.tables.schema import Columns, FeatureKind, UnfamiliarValue
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present, train_quickly
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 OPTIONS = PredictOptions(samples=33, thresholds=(500.0, 900.0), draws=True, mc_error=True)
 IMPUTED = PredictOptions(samples=128, draws=True, thresholds=(600.0,))

@@ -1,15 +1,14 @@
 """Checkpoints: all or nothing on disk, everything checked on the way back."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,10 +36,6 @@ from murho.model.errors import CheckpointError
 from tests.model.checkpoint.test_spec import FACTS
 from tests.model.encoding.distribution_tables import schema_of
 from tests.support import sealed_again
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 SPEC = ModelSpec.from_json(FACTS)
 TENSORS = {
@@ -311,10 +306,7 @@ def rent_copy(rent_checkpoints: Path, tmp_path: Path) -> Path:
     ("change", "message"),
     [
         (lambda facts: facts["target"].update(scale=1e300), "proof"),
-        (
-            lambda facts: facts["target"].update(location=100.0),
-            r"\.json: proof: mean of row \d is .*, and was",
-        ),
+        (lambda facts: facts["target"].update(location=100.0), r"\.json: proof: mean of row \d is .*, and was"),
         (lambda facts: facts["likelihood"].update(kind="homoscedastic"), "outputs"),
         (lambda facts: facts["encoder"]["parts"][0]["scale"].update(mean=1.0, std=2.0), "proof"),
         (lambda facts: facts.pop("proof"), "proof: expected an object of numbers with mean, std"),

@@ -1,11 +1,10 @@
 """Answers of a loaded checkpoint, against the mixture machinery and the contract's rules."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +15,11 @@ from murho.model.evaluation.judging import judge_encoded
 from murho.model.evaluation.number_scores import JudgedNumbers
 from murho.model.predictive.forward import forward
 from murho.model.predictive.prediction import Prediction, PredictOptions, Question
+from murho.model.tables.schema import Columns
 from murho.model.tables.schema_inference import columns_from_table
+from murho.model.training.train import Trained
 from tests.model.conftest import make_table, present, train_quickly
 from tests.model.maps import odd_map
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from murho.model.tables.schema import Columns
-    from murho.model.training.train import Trained
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,10 @@
 """The specification: read, checked with the path of a wrong field, and written again unchanged."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jsonschema
 import orjson
@@ -17,9 +16,6 @@ from murho.model.checkpoint.spec import ModelSpec
 from murho.model.errors import CheckpointError
 from murho.model.training.pruning import prune
 from tests.model.conftest import make_table, train_quickly
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FACTS: dict[str, Any] = {
     "created": "2026-01-02T03:04:05+00:00",

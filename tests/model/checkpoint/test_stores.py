@@ -1,7 +1,5 @@
 """What is fetched is what was published, or it is refused by name: over memory and over a real S3 server."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

@@ -1,7 +1,5 @@
 """A place of checkpoints in a line each."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

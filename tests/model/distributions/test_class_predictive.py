@@ -1,7 +1,5 @@
 """The predictive of classes: pooled probabilities, parts of the entropy, and draws with a given mean."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

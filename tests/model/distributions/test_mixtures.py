@@ -1,18 +1,12 @@
 """Mixtures of Gaussians: quantiles against bisection, closed forms against brute force, steps, the wide component."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 import torch
+from torch import Tensor
 
 from murho.model.distributions import mixtures
 from murho.model.distributions.mixtures import Mixture, WideRule
 from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def _mixture(

@@ -1,7 +1,5 @@
 """The predictive distribution: moments, scores and percentiles in the target's unit, clipped to limits too."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

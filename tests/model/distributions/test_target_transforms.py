@@ -1,7 +1,5 @@
 """Transforms of the target: exact changes of variables; moments, clipped too, against quadrature."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

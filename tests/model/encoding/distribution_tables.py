@@ -1,18 +1,14 @@
 """Made-up tables with a schema, for the tests of the distribution of the features."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, Target, is_missing
 from tests.model.conftest import present
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def numeric_columns(values: NDArray[np.float64]) -> dict[str, NDArray[Any]]:

@@ -1,7 +1,5 @@
 """Fresh rows are like the training rows, of groups and times too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What the encoder found out about rows goes with their inputs."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fresh rows are like the training rows, and odd ones are not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

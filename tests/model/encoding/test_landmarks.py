@@ -1,7 +1,5 @@
 """A row that no training row is near is far from every landmark."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from murho.model.encoding.landmarks import LANDMARKS_OF_A_COLUMN, MOST_CELLS, Landmarks

@@ -1,18 +1,12 @@
 """The edges of the bins of a number."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
 from murho.model.encoding.feature_encodings import bin_edges
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def test_an_empty_bin_wider_than_its_neighbours_is_one_with_them() -> None:

@@ -1,7 +1,5 @@
 """Inputs that are zero within the training range and grow beyond it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

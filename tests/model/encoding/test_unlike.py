@@ -1,14 +1,11 @@
 """Inputs that are zero for training rows: of odd combinations, and of rows that no training row is near."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.unlike import Distances, unlike_values
+from murho.model.tables.schema import UnfamiliarValue
 from tests.model.conftest import present
 from tests.model.encoding.distribution_tables import (
     distribution_of,
@@ -17,10 +14,6 @@ from tests.model.encoding.distribution_tables import (
     paired_columns,
     schema_of,
 )
-
-if TYPE_CHECKING:
-    from murho.model.tables.schema import UnfamiliarValue
-
 
 PAIRS = paired_columns()
 PAIRED = distribution_of(PAIRS)

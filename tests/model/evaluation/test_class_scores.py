@@ -1,7 +1,5 @@
 """Metrics of class probabilities equal those of scikit-learn and MAPIE on the same predictions."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,13 +8,7 @@ from mapie.metrics.calibration import expected_calibration_error
 from mapie.metrics.classification import classification_coverage_score, classification_mean_width_score
 from sklearn import metrics as sklearn_metrics
 
-from murho.model.evaluation.class_scores import (
-    JudgedClasses,
-    accuracy_of_kept,
-    class_scores,
-    row_log_loss,
-    set_scores,
-)
+from murho.model.evaluation.class_scores import JudgedClasses, accuracy_of_kept, class_scores, row_log_loss, set_scores
 from murho.model.evaluation.judged_rows import RowWeights
 from murho.model.tables.schema import Schema, Target
 

@@ -1,14 +1,13 @@
 """The nearest rows that reach a goal: of a plane, where they are known, and of a trained classifier."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.evaluation.counterfactual import MOST_ROWS, Goal, counterfactuals
 from murho.model.evaluation.why import answered
@@ -16,9 +15,6 @@ from murho.model.predictive.prediction import Prediction
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.rooms import CLASSES, rooms_table
-
-if TYPE_CHECKING:
-    from murho.model.checkpoint.posterior import Posterior
 
 PLANE = Schema(
     (

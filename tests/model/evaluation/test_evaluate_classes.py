@@ -1,24 +1,19 @@
 """Evaluation of a classifier on a table: the scores are those of its answers, and what is odd is said."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn import metrics
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import TableError
 from murho.model.evaluation import judging
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from tests.model.rooms import rooms_table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from murho.model.checkpoint.posterior import Posterior
 
 SCORES = {"accuracy", "balanced_accuracy", "log_loss", "brier", "auc", "ece", "classwise_ece"}
 

@@ -1,7 +1,5 @@
 """Totals whose truth is known: what held-out ones tell makes the bands of new ones right."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,22 +1,18 @@
 """The screen before permutation importance: which features it keeps."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import pytest
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.evaluation.importance import permutation_importance, screened_features
 from murho.model.evaluation.judging import judge_columns
+from murho.model.evaluation.number_scores import JudgedNumbers
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from tests.model.conftest import make_table
 from tests.model.rooms import rooms_table
-
-if TYPE_CHECKING:
-    from murho.model.checkpoint.posterior import Posterior
-    from murho.model.evaluation.number_scores import JudgedNumbers
 
 
 def test_those_are_kept_that_matter_most_by_draws_too(rent: Posterior) -> None:

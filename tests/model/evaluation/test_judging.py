@@ -1,13 +1,12 @@
 """Judged rows: known values for Gaussians, independent of chunks and of the order of parts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding.encoder import Encoded
 from murho.model.errors import OptionError, TableError
 from murho.model.evaluation.judging import evaluate_table, judge_columns, judge_encoded
@@ -15,9 +14,6 @@ from murho.model.tables.schema_inference import columns_from_table, target_from_
 from tests.model.conftest import make_table
 from tests.model.rooms import CLASSES, rooms_table
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from murho.model.checkpoint.posterior import Posterior
 
 
 def test_without_draws_there_is_nothing_to_judge(rent: Posterior) -> None:

@@ -1,7 +1,5 @@
 """The test on PITs: a martingale, few false alarms whatever the map, short delays, and the ranks that crepes gives."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,9 +1,7 @@
 """Scores of numbers with known values, and the lines of the summary."""
 
-from __future__ import annotations
-
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from mapie.metrics import regression as mapie
 from scipy import stats
 
 from murho.model.calibration.conformal import ConformalMap
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.evaluation.judged_rows import RowWeights, scores_by_category
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.evaluation.number_scores import (
@@ -30,9 +29,6 @@ from murho.model.tables.schema import FeatureKind
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, schema_of_kinds
 from tests.model.judged_rows import judge_gaussians, judged_rows
-
-if TYPE_CHECKING:
-    from murho.model.checkpoint.posterior import Posterior
 
 
 def test_the_constant_answer_is_the_distribution_of_the_other_rows() -> None:
@@ -130,10 +126,7 @@ def test_small_categories_are_put_together_and_missing_cells_stand_alone() -> No
     cells = np.array(["a"] * 25 + ["b"] * 30 + ["c"] * 19 + ["never seen"] + [None] * 5, dtype=object)
     inside = np.array([cell in ("b", "c") for cell in cells])
     groups = scores_by_category(
-        {"raw": inside},
-        RowWeights.of(80),
-        schema_of_kinds(kind=FeatureKind.CATEGORICAL),
-        {"kind": cells},
+        {"raw": inside}, RowWeights.of(80), schema_of_kinds(kind=FeatureKind.CATEGORICAL), {"kind": cells}
     )["kind"]
     assert groups == [
         {"category": "b", "rows": 30, "raw": 1.0},

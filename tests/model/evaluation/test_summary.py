@@ -1,7 +1,5 @@
 """What `murho train` prints of a classifier."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,16 +1,17 @@
 """Shapley shares of games with a known solution, and of a trained model; what missing cells are worth."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.evaluation.why import (
     CLASS_MEASURES,
@@ -28,14 +29,7 @@ from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table
 from tests.model.rooms import rooms_table
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from murho.model.checkpoint.posterior import Posterior
-
-    Game = Callable[[NDArray[np.bool_], NDArray[np.float64]], NDArray[np.float64]]
+Game = Callable[[NDArray[np.bool_], NDArray[np.float64]], NDArray[np.float64]]
 
 
 def schema_of(features: int, *, imputed: bool = True) -> Schema:

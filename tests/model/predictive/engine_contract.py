@@ -3,11 +3,9 @@
 A test module of an engine has a subclass of `EngineContract` with the fixture ``make``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import pytest
@@ -56,15 +54,15 @@ class Case:
     mask: Tensor
 
     @classmethod
-    def of(cls, target: TargetModel, rows: int, seed: int = 0) -> Case:
+    def of(cls, target: TargetModel, rows: int, seed: int = 0) -> Self:
         generator = torch.Generator().manual_seed(seed)
         shape = (SAMPLES, rows, target.likelihood.outputs)
         outputs = torch.randn((1, *shape[1:]), generator=generator) + 0.3 * torch.randn(shape, generator=generator)
         members = torch.arange(SAMPLES) % target.members
         return cls(target, outputs, members, torch.arange(rows) % 3 == 2)
 
-    def of_rows(self, rows: slice) -> Case:
-        return Case(self.target, self.outputs[:, rows], self.members, self.mask[rows])
+    def of_rows(self, rows: slice) -> Self:
+        return replace(self, outputs=self.outputs[:, rows], mask=self.mask[rows])
 
     def asked(self, engine: Engine, options: PredictOptions, calibration: ConformalMap | None = None) -> dict[str, Any]:
         plan = PredictionPlan.of(options, calibration, CPU)

@@ -1,10 +1,8 @@
 """Draws: each exact by itself, balanced together, a function of seed, number and members alone, kept within limits."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 from unittest.mock import Mock, patch
 
 import numpy as np
@@ -12,17 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.predictive.draw_room import KEPT_SEEDS, DrawRoom
 from murho.model.predictive.draws import BLOCK, DrawCache, DrawMaker, Draws, coupled_normals, mean_network
 from tests.model.oracles import biases_of, weights_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import Tensor
 
 
 def normals(seed: int, block: int, members: int, count: int) -> np.ndarray:

@@ -1,7 +1,5 @@
 """Both engines keep their contract, and which one a posterior gets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,9 +1,8 @@
 """The forward pass is its definition in double precision, whatever the tiles and the threads."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -21,10 +20,7 @@ from tests.model.conftest import present
 from tests.model.oracles import biases_of, weights_of
 from tests.model.predictive.engine_contract import target_model
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Forward = Callable[[Draws, Tensor], Tensor]
+Forward = Callable[[Draws, Tensor], Tensor]
 
 
 @pytest.fixture(params=["torch", "compiled"])

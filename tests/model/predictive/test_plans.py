@@ -1,7 +1,5 @@
 """From a predictive to an answer, where both are known: one Gaussian a row, or the probabilities of two classes."""
 
-from __future__ import annotations
-
 from statistics import NormalDist
 from typing import Any
 

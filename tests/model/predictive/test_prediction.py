@@ -1,7 +1,5 @@
 """Options, answers, the table of their fields, and the columns that are made of them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,9 +1,7 @@
 """Totals of rows: brute force, exact counts, partial totals in any order, groups of one row."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -29,7 +27,7 @@ class Rows:
     """Of the logarithm of lognormal noise, ``[B]``; 0: the noise is Gaussian, with standard deviation 1."""
 
     @classmethod
-    def made(cls, count: int, width: float, seed: int = 0) -> Rows:
+    def made(cls, count: int, width: float, seed: int = 0) -> Self:
         rng = np.random.default_rng(seed)
         shared, own = rng.normal(size=(SAMPLES, 1)), rng.normal(size=(SAMPLES, count))
         return cls(3.0 + np.exp(0.2 * shared + 0.1 * own), np.full(count, width))

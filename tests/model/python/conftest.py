@@ -1,21 +1,14 @@
 """Models of a number and of classes, with rows that they have not seen."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+import pyarrow as pa
 import pytest
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python.answers import ClassDistribution, NumberDistribution
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from murho.model.checkpoint.posterior import Posterior
 
 
 def flats(rows: int = 12) -> pa.Table:

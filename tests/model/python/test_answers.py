@@ -1,22 +1,17 @@
 """The distribution of classes says what the posterior says, in the caller's order of the classes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python.answers import VALUES_AT_ONCE, ClassDistribution, NumberDistribution
 from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table
 from tests.model.python.conftest import asked, flats
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from murho.model.checkpoint.posterior import Posterior
 
 
 def test_it_says_what_the_posterior_says(districts: ClassDistribution, quarter: Posterior) -> None:
@@ -171,11 +166,7 @@ def test_what_is_unlike_the_training_rows_is_listed(rent: Posterior) -> None:
 @pytest.mark.parametrize(
     ("of", "ask", "message"),
     [
-        (
-            "districts",
-            lambda of: of.probability("south"),
-            "'south' is none of the 3 classes .'east', 'north', 'west'.",
-        ),
+        ("districts", lambda of: of.probability("south"), "'south' is none of the 3 classes .'east', 'north', 'west'."),
         ("districts", lambda of: of.prediction_set(90), "^coverage: .*no per cent"),
         ("districts", lambda of: of.sample(True), r"^n: a whole number, at least 1 and below 2\^63, not True"),
         ("rents", lambda of: of.ppf([0.1, 0.9]), r"^q: a number, or one for each of the 12 rows, .* np\.reshape"),

@@ -1,7 +1,5 @@
 """Thompson sampling: what it learns on tiny bandits, what it refuses, and that its seed decides everything."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

@@ -1,14 +1,14 @@
 """The estimators keep scikit-learn's manners, and answer as the core does."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import joblib
 import numpy as np
@@ -28,6 +28,7 @@ from sklearn.utils import estimator_checks
 
 import murho
 from murho import BBBClassifier, BBBRegressor
+from murho.model.bbb.fit import Epoch
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.predictive.prediction import PredictOptions
@@ -41,13 +42,7 @@ from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table
 from tests.support import ROOT
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from murho.model.bbb.fit import Epoch
-
-    Estimator: TypeAlias = BBBRegressor | BBBClassifier
+Estimator: TypeAlias = BBBRegressor | BBBClassifier
 
 EITHER: dict[str, Any] = {"hidden": (8,), "members": 1, "epochs": 20, "learning_rate": 0.03, "temperature": 1.0}
 EITHER |= {"encoding": "standard"}

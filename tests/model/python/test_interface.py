@@ -1,14 +1,13 @@
 """`load` and `train` give the same object: a model that answers, and that can be saved."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,18 +16,13 @@ import pytest
 
 import murho
 from murho import load, train
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import CheckpointError
 from murho.model.python.answers import ClassDistribution, NumberDistribution
+from murho.model.python.interface import TrainedModel
 from murho.model.tables.schema import FeatureKind
 from tests.model.conftest import make_table
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from murho.model.checkpoint.posterior import Posterior
-    from murho.model.python.interface import TrainedModel
-
 
 QUICK: dict[str, Any] = {"hidden": [6], "members": 1, "epochs": 4, "encoding": "standard", "temperature": 1.0}
 OF_NUMBERS: dict[str, Any] = {"noise": "homoscedastic", "transform": "none"}

@@ -1,7 +1,5 @@
 """What a training shows: lines in a log, and a display on a terminal of 80 columns."""
 
-from __future__ import annotations
-
 import io
 import math
 import signal

@@ -1,18 +1,14 @@
 """A small training with what a report shows, made once."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 import pytest
 
 from murho.model.report.facts import FACTS_PATH, shown_rows
 from murho.model.report.reports import training_report
+from murho.model.training.train import Trained
 from tests.model.conftest import make_table, train_quickly
-
-if TYPE_CHECKING:
-    from murho.model.training.train import Trained
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,14 @@
 """The charts: which there are, that they are Vega-Lite that draws, and that pictures fit a light and a dark page."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from murho.model.report.charts import charts
 from murho.model.report.reports import drawn
-
-if TYPE_CHECKING:
-    from murho.model.training.train import Trained
+from murho.model.training.train import Trained
 
 
 def test_there_is_a_chart_for_each_decision(trained: Trained, facts: dict[str, Any], rows: dict[str, Any]) -> None:

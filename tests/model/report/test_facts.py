@@ -1,22 +1,17 @@
 """The facts of a report, plain JSON, small, the same numbers as everywhere else; and the rows that a page shows."""
 
-from __future__ import annotations
-
 import json
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from murho.model.files import read_bounded
 from murho.model.report.facts import FACTS_PATH, facts_of_rows, stored_facts
+from murho.model.training.train import Trained
 from tests.model.conftest import make_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from murho.model.training.train import Trained
 
 
 def test_the_facts_are_small_and_say_nothing_but_what_model_json_does_not(

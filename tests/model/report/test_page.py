@@ -1,20 +1,16 @@
 """The page: whole, safe, and without a network."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from murho.model.report import reports as module
 from murho.model.report.reports import HOW_TO_GET_CHARTS, html_page
-
-if TYPE_CHECKING:
-    from murho.model.training.train import Trained
+from murho.model.training.train import Trained
 
 VOID = {"meta", "br", "img", "link"}
 

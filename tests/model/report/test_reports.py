@@ -1,14 +1,13 @@
 """Reports as files: of a training, of labelled rows, of an update, of a pruning, of a classifier."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import orjson
 import pytest
 
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.report import reports
 from murho.model.report.charts import charts
@@ -17,13 +16,10 @@ from murho.model.report.reports import html_page, report_of_rows, revision_repor
 from murho.model.training.options import UpdateOptions
 from murho.model.training.pruning import prune
 from murho.model.training.revisions import LabelledRows, Revised, labelled_rows
+from murho.model.training.train import Trained
 from murho.model.training.updating import update
 from tests.model.conftest import Notes, make_table, present
 from tests.model.rooms import rooms_table, train_rooms
-
-if TYPE_CHECKING:
-    from murho.model.checkpoint.posterior import Posterior
-    from murho.model.training.train import Trained
 
 
 def test_stored_facts_hold_no_row_and_without_rows_the_page_holds_none(trained: Trained) -> None:

@@ -1,19 +1,12 @@
 """Tests of `model.tables.columns`: texts that a table has once for many rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from murho.model.errors import TableError
 from murho.model.tables.cells import LONGEST_TEXT
-from murho.model.tables.columns import (
-    canonical_column,
-    float_array,
-    floats,
-    plain,
-)
+from murho.model.tables.columns import canonical_column, float_array, floats, plain
 from murho.model.tables.schema import FeatureKind
 
 TEXTS = ["é", None, "", "a text of more than twelve bytes", "bb", " c "]

@@ -1,18 +1,13 @@
 """docs/tables.md prints what the report says of the file that it shows."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from murho.model.tables.data_report import report_lines
 from murho.model.tables.table_files import read_table
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_page_shows_the_report_of_its_file(tmp_path: Path) -> None:

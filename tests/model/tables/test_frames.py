@@ -1,7 +1,5 @@
 """Data frames become tables whose cells and kinds are those that their owner meant."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import narwhals

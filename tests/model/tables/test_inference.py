@@ -1,7 +1,5 @@
 """How columns are read, from their cells as a whole: `model.tables.inference`, as `plan_columns` uses it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

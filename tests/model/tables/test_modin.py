@@ -1,7 +1,5 @@
 """Data frames of Modin are read as those of pandas. constraints.txt has a newer pandas than Modin takes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

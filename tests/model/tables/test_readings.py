@@ -1,7 +1,5 @@
 """Dates and numbers as people write them."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from dataclasses import asdict
@@ -12,13 +10,7 @@ from hypothesis import strategies as st
 
 from murho.model.json_validation import read_strictly
 from murho.model.tables.cells import parse_date
-from murho.model.tables.readings import (
-    DateReading,
-    DecimalMark,
-    NumberReading,
-    Reading,
-    number_parts,
-)
+from murho.model.tables.readings import DateReading, DecimalMark, NumberReading, Reading, number_parts
 
 
 @pytest.mark.parametrize(
@@ -43,10 +35,7 @@ def test_dates_are_read_as_people_write_them(text: str, iso: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        *("31/13/2020", "30/02/2020", "soon", "31/12/2020 10:00 XYZ", "2020", "1 May", "2020-12-31" + " " * 100),
-    ],
+    "text", [*("31/13/2020", "30/02/2020", "soon", "31/12/2020 10:00 XYZ", "2020", "1 May", "2020-12-31" + " " * 100)]
 )
 def test_what_is_no_date_is_said(text: str) -> None:
     with pytest.raises(ValueError, match="is not a date such as 31/12/2020"):
@@ -86,20 +75,7 @@ def test_numbers_are_read_as_people_write_them(text: str, decimal: DecimalMark, 
     assert NumberReading(decimal, unit).parse(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "5 kg",
-        "5M",
-        "1.2.3",
-        "$",
-        "1,23 $ 4",
-        "(5",
-        "--5",
-        "",
-        "x" * 100,
-    ],
-)
+@pytest.mark.parametrize("text", ["5 kg", "5M", "1.2.3", "$", "1,23 $ 4", "(5", "--5", "", "x" * 100])
 def test_other_texts_are_no_numbers(text: str) -> None:
     assert number_parts(text) is None
 

@@ -1,7 +1,5 @@
 """A feature: how it is described, and what is said of values outside its training range."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import Any
@@ -15,13 +13,7 @@ from murho.model.tables.schema import Feature, FeatureKind, Schema, Target, Unfa
 WEIGHT = Feature("Weight", FeatureKind.NUMERIC, "lb", missing=True, minimum=1613.0, maximum=5140.0, categories=())
 YEAR = Feature("Year", FeatureKind.DATE, None, missing=False, minimum=0.0, maximum=4383.0, categories=())
 ORIGIN = Feature(
-    "Origin",
-    FeatureKind.CATEGORICAL,
-    None,
-    missing=True,
-    minimum=None,
-    maximum=None,
-    categories=("Japan", "USA"),
+    "Origin", FeatureKind.CATEGORICAL, None, missing=True, minimum=None, maximum=None, categories=("Japan", "USA")
 )
 TURBO = Feature("Turbo", FeatureKind.BOOLEAN, None, missing=False, minimum=0.0, maximum=1.0, categories=())
 SCHEMA = Schema((WEIGHT, YEAR, ORIGIN, TURBO), Target("mpg", "mpg"), {"Name": "it identifies rows"})
@@ -53,11 +45,7 @@ def edited(path: list[str | int], value: object) -> dict[str, Any]:
         (["features", 0, "minimum"], 6000.0, r"schema\.features\[0\]: expected a minimum that is not above"),
         (["features", 0, "minimum"], None, r"schema\.features\[0\]: expected a minimum"),
         (["features", 0, "categories"], ["a"], "a minimum and a maximum, as a numeric feature has"),
-        (
-            ["features", 2, "categories"],
-            ["USA", "Japan"],
-            r"features\[2\]: expected categories that differ, sorted",
-        ),
+        (["features", 2, "categories"], ["USA", "Japan"], r"features\[2\]: expected categories that differ, sorted"),
         (["target", "classes"], ["b", "a"], "at least two classes that differ, sorted"),
         (["features", 1, "reading"], {"decimal": ".", "unit": None, "form": "number"}, "expected a reading"),
     ],

@@ -1,7 +1,5 @@
 """Which targets are classes, which classes they have, and what is said of targets that can't be used."""
 
-from __future__ import annotations
-
 from datetime import date
 from decimal import Decimal
 from typing import Any

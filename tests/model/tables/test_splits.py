@@ -1,7 +1,5 @@
 """Which rows are held out together, and from whom."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

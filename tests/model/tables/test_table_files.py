@@ -1,7 +1,5 @@
 """Files as people have them: packed, in other encodings, from Excel, with an index that pandas wrote."""
 
-from __future__ import annotations
-
 import gc
 import gzip
 import io

@@ -1,7 +1,5 @@
 """The options --group and --time: which columns they take, and what they make of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,9 +1,5 @@
 """Weights from inputs that are zero in training are set to their prior, with a known effect on answers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 import torch
@@ -16,6 +12,7 @@ from murho.model.distributions.target_transforms import Identity, Standardisatio
 from murho.model.encoding.encoder import Encoder
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import forward
+from murho.model.tables.schema import Columns
 from murho.model.training.extrapolation import (
     FOLLOWED,
     INNER,
@@ -25,9 +22,6 @@ from murho.model.training.extrapolation import (
     with_extrapolation_prior,
 )
 from tests.model.encoding.distribution_tables import schema_of
-
-if TYPE_CHECKING:
-    from murho.model.tables.schema import Columns
 
 
 def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:

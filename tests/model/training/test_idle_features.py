@@ -1,8 +1,7 @@
 """Idle features: a search on few rows does without them where this is clearly better."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +18,6 @@ from murho.model.training.options import make_options
 from murho.model.training.train import Trained, train
 from tests.model.conftest import Notes, with_scores
 from tests.support import call_murho, write_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 QUICK = {"epochs": 60, "hidden": (12,), "members": 5, "noise": "homoscedastic", "transform": "none"} | {
     "encoding": "standard",

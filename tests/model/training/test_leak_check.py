@@ -1,7 +1,5 @@
 """Which features may leak the target: copies, sums, what alone tells it, and names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Options are validated by name, from the command line and from TOML alike."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +9,6 @@ from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixt
 from murho.model.errors import OptionError
 from murho.model.tables.schema import FeatureKind
 from murho.model.training.options import make_options, option_texts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

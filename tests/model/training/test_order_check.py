@@ -1,7 +1,5 @@
 """What a training says of rows that are dated or repeat an id, where rows held out at random would say too much."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The data report of a table on its way into a training."""
 
-from __future__ import annotations
-
 import numpy as np
 import orjson
 import pyarrow as pa

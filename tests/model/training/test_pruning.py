@@ -1,9 +1,8 @@
 """Pruning removes the weights of the lowest |mu| / sigma of all layers and members, except held ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -15,6 +14,8 @@ from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, BayesianNetwork, removed_weights
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.distributions.predictive import Predictive
+from murho.model.encoding.encoder import Encoded
 from murho.model.errors import OptionError
 from murho.model.evaluation.held_out import SAMPLES
 from murho.model.predictive.draws import DrawMaker
@@ -25,12 +26,6 @@ from tests.model.conftest import make_table, present, train_quickly
 from tests.model.maps import calibration_of
 from tests.model.oracles import weights_of
 from tests.model.rooms import rooms_table, train_rooms
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from murho.model.distributions.predictive import Predictive
-    from murho.model.encoding.encoder import Encoded
 
 ARCHITECTURE = Architecture(5, (6, 4), 2, "silu", members=2, skip=True)
 HELD = [1, 4]

@@ -1,7 +1,5 @@
 """Labelled rows for a version of a checkpoint: tables that fit it, and those that don't."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,19 +1,15 @@
 """One fit is better than another only by more than chance, row by row."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 import torch
 
+from murho.model.bbb.fit import Fit
 from murho.model.training.candidates import Attempt, Candidate
 from murho.model.training.scoring import is_better, paired_difference
 from murho.model.training.search import BestSoFar
-
-if TYPE_CHECKING:
-    from murho.model.bbb.fit import Fit
 
 
 def _rows(seed: int, shift: float = 0.0, scatter: float = 0.1, rows: int = 400) -> torch.Tensor:

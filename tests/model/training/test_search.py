@@ -1,11 +1,10 @@
 """The search: the candidates it tries, the one it keeps, options fixed by the user, and interruptions."""
 
-from __future__ import annotations
-
 import math
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import orjson
@@ -14,26 +13,16 @@ import pyarrow.compute
 import pytest
 import torch
 
+from murho.model.bbb.fit import Epoch
 from murho.model.errors import FitError
 from murho.model.training import candidates as candidates_module
 from murho.model.training.candidate_fits import CandidateFits
-from murho.model.training.candidates import (
-    FULL,
-    LEAST,
-    Candidate,
-    SearchPlan,
-)
+from murho.model.training.candidates import FULL, LEAST, Candidate, SearchPlan
 from murho.model.training.options import make_options
 from murho.model.training.tasks import next_temperature
 from murho.model.training.train import Trained, train
 from tests.model.conftest import Notes, make_table, present, train_quickly, with_losses_of_judges, with_scores
 from tests.model.rooms import rooms_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from murho.model.bbb.fit import Epoch
-
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
 

@@ -1,15 +1,15 @@
 """The task of a training, and trainings of classifiers from table to checkpoint."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from murho.model.checkpoint.checkpoint import read_stored
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError
 from murho.model.predictive.prediction import ClassPrediction, PredictOptions
 from murho.model.tables.schema_inference import columns_from_table, read_targets
@@ -19,11 +19,6 @@ from murho.model.training.tasks import is_cap, target_limits
 from murho.model.training.train import train
 from tests.model.conftest import Notes, present, train_quickly
 from tests.model.rooms import CLASSES, QUICK, rooms_table, train_rooms
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from murho.model.checkpoint.posterior import Posterior
 
 
 def table(rows: int = 240, seed: int = 0) -> pa.Table:

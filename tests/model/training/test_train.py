@@ -1,7 +1,5 @@
 """Training from a table to a checkpoint: held-out rows, messages, facts and metrics."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest import mock
 

@@ -1,17 +1,11 @@
 """It is said that boosted trees predict better where they do, and nowhere else."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
+from murho.model.arrays import Doubles
 from murho.model.tables.splits import split_in_time, split_rows
 from murho.model.training.tree_check import MOST_FEATURES, check_trees
-
-if TYPE_CHECKING:
-    from murho.model.arrays import Doubles
 
 ROWS = 600
 RANDOM = np.random.default_rng(0)

@@ -1,9 +1,7 @@
 """Bayes' rule in two steps: known answers, few rows, held-out rows, and refused versions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import orjson
@@ -14,10 +12,12 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
+from murho.model.bbb.fit import Epoch
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.network import inverse_softplus
 from murho.model.calibration.conformal import POOLED
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.distributions.predictive import Predictive
 from murho.model.errors import OptionError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.judging import evaluate_table
@@ -31,10 +31,6 @@ from murho.model.training.updating import split_new_rows, temperature_of, update
 from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.model.maps import calibration_of
 from tests.model.rooms import CLASSES, rooms_table, train_rooms
-
-if TYPE_CHECKING:
-    from murho.model.bbb.fit import Epoch
-    from murho.model.distributions.predictive import Predictive
 
 NOISE = 0.5
 LINEAR = {"hidden": (), "members": 1, "prior": "gaussian", "temperature": 1.0, "encoding": "standard"}

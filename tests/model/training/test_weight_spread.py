@@ -1,7 +1,5 @@
 """Draws of the weights spread as far as training and held-out rows together say that the mean is wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

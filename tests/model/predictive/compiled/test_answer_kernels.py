@@ -1,7 +1,5 @@
 """Quantiles and tails of a row's mixture by compiled code are exact, whatever the mixture."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

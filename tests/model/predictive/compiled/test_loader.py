@@ -1,19 +1,14 @@
 """Compiled code is kept, and loaded once a process; where there is none, PyTorch answers and the log says why."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from numba import config
 
 from murho.model import compiling
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ASK = """
 import logging, sys
