@@ -143,6 +143,7 @@ class TestEncoder:
 
     @pytest.mark.parametrize("encoding", ENCODINGS)
     @pytest.mark.parametrize("kind", [FeatureKind.NUMERIC, FeatureKind.DATE])
+    @settings(deadline=None, max_examples=30)
     @example(training=[-1.0, 0.0, 5e-324, 1.0], others=[0.5])
     @example(training=[-1.7e308, 0.0, 1.7e308], others=[1e308])
     @given(
