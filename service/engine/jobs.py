@@ -226,14 +226,15 @@ def _columns(parts: Sequence[Slice]) -> Columns:
 
 def _groups(parts: Sequence[Slice]) -> list[list[Slice]]:
     """Returns the parts in groups that have one answer: neighbours that are whole jobs with the same options."""
-    groups: list[list[Slice]] = []
+    groups, is_open = list[list[Slice]](), False
     for part in parts:
-        # Of many rows not all may be told that are unlike the training rows, and then other jobs would get none.
-        is_whole = part.job.max_outside >= part.rows == part.job.rows
-        if is_whole and groups and groups[-1][0].job.options == part.job.options:
+        # Of a job of many rows not all are told that are unlike the training rows: it has a group, and a limit, alone.
+        may_join = part.job.max_outside >= part.rows == part.job.rows
+        if may_join and is_open and groups[-1][0].job.options == part.job.options:
             groups[-1].append(part)
         else:
             groups.append([part])
+        is_open = may_join
     return groups
 
 

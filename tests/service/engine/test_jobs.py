@@ -132,6 +132,13 @@ async def test_jobs_of_a_block_share_one_question_and_one_prediction() -> None:
         assert_same(outcome.own(), alone)
 
 
+async def test_a_job_of_many_rows_has_a_limit_of_its_own_for_values_unlike_the_training_rows() -> None:
+    model = FakeModel()
+    few, many, alone = answers(*(job_about(model, [9000.0] * rows) for rows in (1, 3, 1)))
+    assert len(model.calls) == 3
+    assert [len(answer.outside) for answer in (few, many, alone)] == [1, 2, 1]
+
+
 async def test_a_row_that_is_not_finite_spares_the_other_jobs_of_its_block() -> None:
     block = job_about(Broken(above=5000.0), [2000.0, 1e300, 3000.0])
     good, bad, other = answers(*(replace_rows(block, first, 1) for first in range(3)))
