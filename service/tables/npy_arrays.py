@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from murho.service.predict.answers import Answered, Terms
 
 MOST_HEADER_BYTES = 4096
+HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,  # differs in the letters of names, which a matrix has not
+}
 _wrong = partial(wrong, "/inputs")
 NUMBERS = (FeatureKind.NUMERIC, FeatureKind.BOOLEAN)
 
@@ -42,21 +47,26 @@ class NpyCodec(TableCodec):
         others = [feature.name for feature in schema.features if feature.kind not in NUMBERS]
         if others:
             raise _wrong(f"The model has features that are no numbers, such as {others[0]!r}: send another format.")
-        file = io.BytesIO(body)
+        head = io.BytesIO(body[: 2 * MOST_HEADER_BYTES])
         try:
-            matrix = np.lib.format.read_array(file, allow_pickle=False, max_header_size=MOST_HEADER_BYTES)
-        except Exception as error:  # NumPy raises whatever its tokenizer does; and has no memory for a shape that lies
+            read = HEADERS[np.lib.format.read_magic(head)]
+            shape, columnwise, dtype = read(head, max_header_size=MOST_HEADER_BYTES)
+        except Exception as error:  # NumPy raises whatever its tokenizer does
             fault = shorten(str(error), 300)
             raise _wrong(f"The body is no array in NumPy's format, as numpy.save writes it: {fault}.") from None
-        if matrix.dtype.kind not in "fiub" or matrix.dtype.itemsize > 8:
-            raise _wrong(f"The array holds {matrix.dtype}; numbers of at most 64 bits are expected.")
-        if matrix.ndim != 2 or matrix.shape[1] != len(names):
+        if dtype.kind not in "fiub" or dtype.itemsize > 8:
+            raise _wrong(f"The array holds {dtype}; numbers of at most 64 bits are expected.")
+        if len(shape) != 2 or shape[1] != len(names):
             raise _wrong(
-                f"The array has the shape {list(matrix.shape)}; this model takes [rows, {len(names)}], in schema order."
+                f"The array has the shape {list(shape)}; this model takes [rows, {len(names)}], in schema order."
             )
-        if file.read(1):
-            raise _wrong(f"The body goes on after an array of the shape {list(matrix.shape)}.")
-        check_cells(len(matrix), terms)
+        data, expected = body[head.tell() :], shape[0] * shape[1] * dtype.itemsize
+        if len(data) != expected:  # or else a header could make it allocate any memory
+            raise _wrong(
+                f"The array has {len(data)} bytes after its header, where the shape {list(shape)} takes {expected}."
+            )
+        check_cells(shape[0], terms)
+        matrix = np.frombuffer(data, dtype).reshape(shape, order="F" if columnwise else "C")
         columns = number_columns(schema, matrix, lambda place, row: pointer("inputs", row, place))
         return Inputs(Form.MATRIX, columns, len(matrix))
 
