@@ -137,10 +137,10 @@ def calibrate_held_out(
     for group in groups:
         if len(group.rows):
 
-            def made(drawn: DrawnRows, places: slice, group: HeldOut = group) -> Any:
+            def judge(drawn: DrawnRows, places: slice, group: HeldOut = group) -> Any:
                 return of_kind.of(drawn, group.rows[places], targets, group.members, described)
 
-            parts.append(in_passes(posterior, encoded[group.rows], made, samples=SAMPLES, members=group.members))
+            parts.append(in_passes(posterior, encoded[group.rows], judge, samples=SAMPLES, members=group.members))
     give_back()
     of_groups = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
     of_parts = of_groups * PARTS // max(PARTS, len(groups))

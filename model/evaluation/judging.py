@@ -97,10 +97,10 @@ def judge_encoded(
     of_kind = JudgedNumbers if posterior.schema.target.classes is None else JudgedClasses
     calibration: Any = posterior.calibration  # of the target's kind, as `ModelSpec` checks
 
-    def made(drawn: DrawnRows, places: slice) -> JudgedRows:
+    def judge(drawn: DrawnRows, places: slice) -> JudgedRows:
         return of_kind.of(drawn, numbers[places], targets[places], calibration)
 
-    return in_passes(posterior, encoded, made, samples=samples)
+    return in_passes(posterior, encoded, judge, samples=samples)
 
 
 def judge_columns(
