@@ -245,7 +245,7 @@ def load_compiled(load: Callable[[], Loaded]) -> Loaded | None:
     return None
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Give the freed memory of the C library back to the system, where that can be asked for (glibc).
 
     Tensors and arrays of some megabytes leave gaps between smaller ones. glibc keeps these for later, and after fits of

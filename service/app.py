@@ -19,8 +19,9 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from murho.model.checkpoint.stores import store_at
 from murho.model.errors import MurhoError
-from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draw_cache import DrawCache
 from murho.model.runtime import available_processors
+from murho.service.context import Lifecycle, ServiceContext, State
 from murho.service.engine.engine import Engine, LocalEngine
 from murho.service.engine.freed_memory import FreedMemory
 from murho.service.engine.jobs import compute
@@ -34,11 +35,10 @@ from murho.service.models.watcher import Versions, Watcher
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.outcomes import routes as outcomes
 from murho.service.page import routes as page
-from murho.service.parts import Lifecycle, Parts, State
 from murho.service.predict import aggregate, counterfactual, decide
 from murho.service.predict import routes as predict
+from murho.service.predict.budgets import ByteBudget
 from murho.service.predict.codec_threads import CodecThreads
-from murho.service.predict.memory import Room
 from murho.service.predict.routes import PARQUET
 from murho.service.protocols import invocations, mcp
 from murho.service.protocols import v2_routes as v2
@@ -54,11 +54,22 @@ if TYPE_CHECKING:
 
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
-    from murho.service.outcomes.records import Follower, Scored
+    from murho.service.outcomes.types import Follower, Scored
 
-DOORS = (predict.DOOR, v2.INFER, invocations.INVOCATIONS, aggregate.DOOR, decide.DOOR, counterfactual.DOOR)
+ENDPOINTS = (
+    predict.ENDPOINT,
+    v2.INFER,
+    invocations.INVOCATIONS,
+    aggregate.ENDPOINT,
+    decide.ENDPOINT,
+    counterfactual.ENDPOINT,
+)
 
-IMPORTED_LATE = ("murho.service.models.facts", "murho.model.predictive.totals", "murho.model.predictive.decisions")
+IMPORTED_LATE = (
+    "murho.service.models.descriptions",
+    "murho.model.predictive.totals",
+    "murho.model.predictive.decisions",
+)
 """They need torch, which the service imports once it answers /healthz."""
 
 # By then the requests in flight are answered: a computation still running belongs to a request that was given up.
@@ -85,8 +96,8 @@ def create_app(
     """
     settings = settings or read_configuration({}).settings
     lifecycle = lifecycle or Lifecycle()
-    draw_room = DrawRoom(settings.draws_bytes)
-    source = source or CheckpointSource(store_at(settings.checkpoints), settings.device, room=draw_room)
+    draw_cache = DrawCache(settings.draws_bytes)
+    source = source or CheckpointSource(store_at(settings.checkpoints), settings.device, cache=draw_cache)
     registry = Registry(source.place)
     telemetry = Telemetry(shared=front_end is not None)
     loaded = registry.snapshot  # the last one that an engine has shown: one that takes its place is no news
@@ -113,7 +124,7 @@ def create_app(
     telemetry.follow_pending(engine.admission)
     kept = None if settings.store is None else _recorder(settings.store, settings, telemetry, registry)
     recorder, bands = kept or (None, None)
-    parts = Parts(
+    service = ServiceContext(
         settings=settings,
         lifecycle=lifecycle,
         source=source,
@@ -123,37 +134,37 @@ def create_app(
         security=Security(settings, buckets),
         codec_threads=CodecThreads(),
         versions=versions,
-        request_room=Room(settings.request_bytes),
-        answer_room=Room(settings.answer_bytes),
-        totals_room=Room(settings.answer_bytes, "Totals in flight"),
+        request_budget=ByteBudget(settings.request_bytes),
+        answer_budget=ByteBudget(settings.answer_bytes),
+        totals_budget=ByteBudget(settings.answer_bytes, "Totals in flight"),
         recorder=recorder,
         bands=bands,
     )
 
-    rooms = {"requests": parts.request_room, "answers": parts.answer_room, "totals": parts.totals_room}
-    for kind, room in rooms.items():
-        telemetry.follow(telemetry.in_flight.labels(kind), partial(getattr, room, "taken"))
+    budgets = {"requests": service.request_budget, "answers": service.answer_budget, "totals": service.totals_budget}
+    for kind, budget in budgets.items():
+        telemetry.follow(telemetry.in_flight.labels(kind), partial(getattr, budget, "taken"))
     access_log, tracing = AccessLog(settings.log_level, settings.log_format), Tracing.of_environment()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         await backend.start()
-        if parts.recorder is not None:
-            parts.recorder.start()
-        memory = FreedMemory(draw_room if front_end is None else None)
+        if service.recorder is not None:
+            service.recorder.start()
+        memory = FreedMemory(draw_cache if front_end is None else None)
         following = () if bands is None else (bands.run(),)
         keeping = [asyncio.ensure_future(each) for each in (_keep_small(engine, memory), agents.run(), *following)]
         try:
-            yield {"parts": parts}
+            yield {"service": service}
         finally:
             for each in keeping:
                 each.cancel()
-            parts.lifecycle.draining = parts.lifecycle.closing = True
-            parts.codec_threads.close()
+            service.lifecycle.draining = service.lifecycle.closing = True
+            service.codec_threads.close()
             PARQUET.close()
-            parts.lifecycle.unfinished = not backend.close(CLOSE_SECONDS)
-            if parts.recorder is not None:
-                await asyncio.to_thread(parts.recorder.close, CLOSE_SECONDS)
+            service.lifecycle.unfinished = not backend.close(CLOSE_SECONDS)
+            if service.recorder is not None:
+                await asyncio.to_thread(service.recorder.close, CLOSE_SECONDS)
             access_log.flush()
             if tracing is not None:
                 with suppress(TimeoutError):  # the collector may be gone
@@ -175,8 +186,8 @@ def create_app(
     # From the last to the first that a request meets. FastAPI would put them behind layers of its own, which every
     # prediction would then pass for nothing.
     inner = RequestBodyLimitMiddleware(app.build_middleware_stack(), settings.max_body_bytes)
-    direct = (*(door.router() for door in DOORS), models.machines_router)
-    outer: ASGIApp = Paths(inner, parts, chain.from_iterable(each.routes for each in direct))
+    direct = (*(endpoint.router() for endpoint in ENDPOINTS), models.machines_router)
+    outer: ASGIApp = Paths(inner, service, chain.from_iterable(each.routes for each in direct))
     agents = mcp.AgentDoor(outer)
     if find_spec("mcp") is not None:
         app.router.routes.append(agents.route)
@@ -184,11 +195,11 @@ def create_app(
         outer = shared_with(settings.cors_origins, outer)  # around the keys: a page asks whether it may without one
     if settings.trusted_proxies:
         outer = behind_proxies(settings.trusted_proxies, outer)
-    front_door = FrontDoor(settings, keyless=not parts.security.enabled)
-    app.middleware_stack = RequestLog(outer, front_door, parts.telemetry, parts.lifecycle, access_log, tracing)
+    front_door = FrontDoor(settings, keyless=not service.security.enabled)
+    app.middleware_stack = RequestLog(outer, front_door, service.telemetry, service.lifecycle, access_log, tracing)
     for router in (*direct, models.router, outcomes.router, v2.router, page.router):
         app.include_router(router)
-    install_openapi(app, parts, DOORS)
+    install_openapi(app, service, ENDPOINTS)
     return app
 
 

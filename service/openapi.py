@@ -10,9 +10,9 @@ from pydantic.json_schema import models_json_schema
 
 from murho.service.errors import is_inference_path
 from murho.service.outcomes.routes import OutcomesRequest, OutcomesResponse
-from murho.service.predict.options import InferenceError, Told
-from murho.service.predict.routes import REFERENCE, Door
-from murho.service.predict.rows import example_row
+from murho.service.predict.json_rows import example_row
+from murho.service.predict.options import InferenceError, ResponseModel
+from murho.service.predict.routes import REFERENCE, Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from murho.model.files import JSON
-    from murho.service.parts import Parts
+    from murho.service.context import ServiceContext
 
 DESCRIPTION = """
 Every answer has error bars: the mean, the standard deviation and percentiles of the posterior predictive of a
@@ -61,7 +61,7 @@ SCHEMES = {
 }
 
 
-class InputProblem(Told):
+class InputProblem(ResponseModel):
     """What is wrong, and where."""
 
     pointer: str
@@ -69,7 +69,7 @@ class InputProblem(Told):
     message: str
 
 
-class ProblemDocument(Told):
+class ProblemDocument(ResponseModel):
     """An RFC 9457 problem."""
 
     type: str
@@ -79,14 +79,14 @@ class ProblemDocument(Told):
     errors: list[InputProblem] | None = None
 
 
-def install_openapi(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> None:
+def install_openapi(app: FastAPI, service: ServiceContext, endpoints: Sequence[Endpoint]) -> None:
     """Installs the complete description, with an example request that works for the first model."""
     described: JSON = {}
 
     def openapi() -> JSON:
         if not described:
-            described.update(_describe(app, parts, doors))
-        rows = [example_row(each.latest) for each in islice(parts.registry.snapshot.models.values(), 1)]
+            described.update(_describe(app, service, endpoints))
+        rows = [example_row(each.latest) for each in islice(service.registry.snapshot.models.values(), 1)]
         example = {"inputs": rows or [{"Weight_in_lbs": 3504, "Origin": "USA"}], "samples": 256}
         described["components"]["schemas"]["PredictRequest"]["example"] = example
         return described
@@ -94,31 +94,33 @@ def install_openapi(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # so FastAPI says to extend it
 
 
-def _describe(app: FastAPI, parts: Parts, doors: Sequence[Door]) -> JSON:
+def _describe(app: FastAPI, service: ServiceContext, endpoints: Sequence[Endpoint]) -> JSON:
     document = get_openapi(
         title=app.title,
         version=app.version,
         summary=app.summary,
         description=app.description,
         routes=app.routes,
-        servers=[{"url": parts.settings.root_path}] if parts.settings.root_path else None,
+        servers=[{"url": service.settings.root_path}] if service.settings.root_path else None,
     )
-    asked = [(OutcomesRequest, "validation"), *((door.asked, "validation") for door in doors)]
-    answered: list[Any] = [(OutcomesResponse, "serialization")]
-    answered += [
-        (model, "serialization") for door in doors for model in (*door.answered, ProblemDocument, InferenceError)
+    requests = [(OutcomesRequest, "validation"), *((endpoint.request_model, "validation") for endpoint in endpoints)]
+    responses: list[Any] = [(OutcomesResponse, "serialization")]
+    responses += [
+        (model, "serialization")
+        for endpoint in endpoints
+        for model in (*endpoint.response_models, ProblemDocument, InferenceError)
     ]
-    _, schemas = models_json_schema(cast("Any", [*asked, *dict.fromkeys(answered)]), ref_template=REFERENCE)
+    _, schemas = models_json_schema(cast("Any", [*requests, *dict.fromkeys(responses)]), ref_template=REFERENCE)
     components = document.setdefault("components", {}).setdefault("schemas", {})
     components.clear()
     components.update(schemas["$defs"])
     for choice in components["PredictRequest"]["properties"]["samples"]["anyOf"]:
         if choice["type"] == "integer":
-            choice["maximum"] = parts.settings.max_samples
+            choice["maximum"] = service.settings.max_samples
     components["PredictRequest"]["properties"]["samples"]["description"] += (
-        f" {parts.settings.samples} by default, at most {parts.settings.max_samples}."
+        f" {service.settings.samples} by default, at most {service.settings.max_samples}."
     )
-    security = parts.security
+    security = service.security
     if security.enabled:
         document["components"]["securitySchemes"] = SCHEMES
     for path, operations in document["paths"].items():

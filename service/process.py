@@ -19,10 +19,10 @@ import structlog
 import uvicorn
 
 from murho.service.app import create_app
+from murho.service.context import Lifecycle, ServiceContext
 from murho.service.errors import ServiceError
 from murho.service.http.connection import NEW_SECONDS, Connection, files_for
 from murho.service.models.loader import Change, Snapshot, Swap
-from murho.service.parts import Lifecycle, Parts
 from murho.service.telemetry.log import LogLimit, Stderr
 
 if TYPE_CHECKING:
@@ -175,10 +175,10 @@ class DrainingServer(uvicorn.Server):
     def _reload(self) -> None:
         """Looks for new versions and keys."""
         if self.started:
-            parts: Parts = self.lifespan.state["parts"]
-            parts.security.reload()
+            service: ServiceContext = self.lifespan.state["service"]
+            service.security.reload()
             if self._front_end is None:  # else the engine looks, whom the supervisor tells
-                self._reloading = asyncio.ensure_future(parts.versions.apply(Change()))
+                self._reloading = asyncio.ensure_future(service.versions.apply(Change()))
 
     def stop(self, number: int) -> None:
         """Begins to drain, unless it has begun."""
@@ -195,8 +195,8 @@ class DrainingServer(uvicorn.Server):
         await super().startup([])
         for listening in sockets or []:
             self._accept_from(listening)
-        parts: Parts = self.lifespan.state["parts"]
-        parts.telemetry.follow(parts.telemetry.connections, lambda: len(self.server_state.connections))
+        service: ServiceContext = self.lifespan.state["service"]
+        service.telemetry.follow(service.telemetry.connections, lambda: len(self.server_state.connections))
         if self._settings.metrics_port is not None:
             shared = self._front_end is not None  # any of them tells of all
             listening = listen(self._settings.host, self._settings.metrics_port, shared=shared)
@@ -225,8 +225,8 @@ class DrainingServer(uvicorn.Server):
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 return
             except OSError:  # there is no file for more
-                parts: Parts = self.lifespan.state["parts"]
-                parts.telemetry.protocol_errors.labels("out-of-files").inc()
+                service: ServiceContext = self.lifespan.state["service"]
+                service.telemetry.protocol_errors.labels("out-of-files").inc()
                 if self._out_of_files.held_back() is not None:
                     structlog.get_logger("murho.server").error(
                         "This process can't open another file, so new connections wait. Raise the limit of open files "
@@ -283,10 +283,10 @@ class DrainingServer(uvicorn.Server):
         """Looks for a new certificate once a second; a front end says that it lives."""
         if counter % 10 == 0:
             self._renew_encryption()
-            parts: Parts = self.lifespan.state["parts"]
+            service: ServiceContext = self.lifespan.state["service"]
             if self._front_end is not None:
                 self._front_end.board.beat(self._front_end.number)
-                parts.telemetry.refresh()
+                service.telemetry.refresh()
         return await super().on_tick(counter)
 
     async def _drain(self, delay: float) -> None:

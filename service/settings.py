@@ -32,7 +32,7 @@ from pydantic import (
 from murho.model.checkpoint.checkpoint import NAME_PATTERN, VERSION_PATTERN
 from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
-from murho.model.predictive.draw_room import KEPT_BYTES
+from murho.model.predictive.draw_cache import KEPT_BYTES
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 
 PREFIX = "MURHO_"

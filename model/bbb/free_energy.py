@@ -112,7 +112,7 @@ class GradientStep:
             minibatches: T. The loss is ``(T / N) F_i``, so that its mean over an epoch is exactly F / N, even if
                 minibatches differ in size.
             temperature: Factor of the KL; 1 is the exact free energy.
-            beta: Exponent of `model.bbb.likelihood.Likelihood.evened`. It changes the gradient, not the loss.
+            beta: Exponent of `Likelihood.reweight_mean_gradient`. It changes the gradient, not the loss.
             generator: Source of the draws, on the device of the rows.
 
         Returns:
@@ -123,7 +123,7 @@ class GradientStep:
         observed, weights = (part.repeat(*[1] * (part.dim() - 1), self.draws) for part in (targets, weights))
         with torch.enable_grad():
             outputs = network(rows, generator, self.draws)  # [M, S B, P]
-            even = self.likelihood.evened(outputs, weights, beta) if beta > 0.0 else outputs
+            even = self.likelihood.reweight_mean_gradient(outputs, weights, beta) if beta > 0.0 else outputs
             negative = -(self.likelihood.log_density(even, observed) * weights).sum()
             kl = self.prior.kl(network.mu, network.sigma(), network.groups, generator)
             divergence = (kl if self.kl_ratios is None else kl * self.kl_ratios).sum()

@@ -140,7 +140,7 @@ class Likelihood(nn.Module, ABC):
             ``[M, B]``, nats.
         """
 
-    def evened(self, outputs: Tensor, weights: Tensor, beta: float) -> Tensor:  # noqa: ARG002 - of noise alone
+    def reweight_mean_gradient(self, outputs: Tensor, weights: Tensor, beta: float) -> Tensor:  # noqa: ARG002 - of noise alone
         """The outputs, with the gradient by the means weighted: by default not.
 
         Args:

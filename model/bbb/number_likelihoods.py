@@ -73,8 +73,8 @@ class GaussianMixtureLikelihood(NumericLikelihood):
         log_tail = torch.special.log_ndtr((below.to(residual) - above.to(residual)) * residual)
         return torch.where(above | below, log_tail, log_density)
 
-    def evened(self, outputs: Tensor, weights: Tensor, beta: float) -> Tensor:
-        """Means with even pulls, where the noise differs between rows; see `Likelihood.evened`."""
+    def reweight_mean_gradient(self, outputs: Tensor, weights: Tensor, beta: float) -> Tensor:
+        """Means with even pulls, where the noise differs between rows; see `Likelihood.reweight_mean_gradient`."""
         noise = self.components(outputs.detach())[1]
         if noise.shape[1] == 1:
             return outputs

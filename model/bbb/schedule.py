@@ -20,8 +20,8 @@ class FitOptions:
         patience: Validations without improvement before the fit stops. None: validation decides nothing, all epochs are
             run and the last average is kept.
         warm_up_steps: Steps over which the KL's factor rises to ``temperature``. Over a fit with some, noisy rows have
-            at first the same effect on their means as other rows (beta of `Likelihood.evened`). 0: the fit goes on
-            from parameters that have been learned.
+            at first the same effect on their means as other rows (beta of `Likelihood.reweight_mean_gradient`). 0: the
+            fit goes on from parameters that have been learned.
         temperature: The KL's factor at the end; 1 is the exact free energy. None: the factor rises over the whole fit,
             by the same ratio in each step. Parameters at any factor may then be the best, and the fit runs to its end.
         seed: Seed of minibatches and draws.
@@ -49,7 +49,7 @@ class StepOptions(NamedTuple):
     Attributes:
         kl_weight: Share of the KL in the minibatch; the shares of an epoch sum to 1.
         temperature: Factor of the KL.
-        beta: Exponent of `model.bbb.likelihood.Likelihood.evened`.
+        beta: Exponent of `model.bbb.likelihood.Likelihood.reweight_mean_gradient`.
         learning_rate: Learning rate.
     """
 

@@ -201,7 +201,7 @@ class CompiledSteps:
         self._activation = list(ACTIVATIONS).index(architecture.activation)
         kind, components = KINDS.index(likelihood.kind), likelihood.means if likelihood.kind == "mixture" else 1
         self._settings = np.array([self._activation, step.draws, kind, components], np.int64)
-        self._rooms = threading.local()
+        self._workspaces = threading.local()
 
     def take(self, minibatches: Sequence[Tensor], options: Sequence[StepOptions], epoch: int) -> float:
         """See `PlainSteps.take`."""
@@ -226,11 +226,11 @@ class CompiledSteps:
             schedule[step] = rate, root, share, values.beta, keep, number
         members, weights = self._mean.shape
         needed = (weights, self._features.shape[1], max(sizes) * draws, int(self._settings[-1]))
-        room = self._kernels.steps.room_of_steps(self._layers, *needed)
+        workspace = self._kernels.steps.workspace_of_steps(self._layers, *needed)
         sums, failed = np.zeros(members), np.zeros(members, np.int64)
 
         def work(some: slice) -> None:
-            space = self._room(room)
+            space = self._workspace(workspace)
             for member in range(some.start, some.stop):
                 own, places = schedule.copy(), bounds.copy()
                 own[:, 2] *= self._ratios[member]
@@ -274,7 +274,7 @@ class CompiledSteps:
         members, count, _ = rows.shape
         outputs = torch.empty(members, draws * count, self.plain.network.architecture.outputs)
         features, into, numbers = rows.numpy(), outputs.numpy(), np.arange(count)
-        room = self._kernels.network.room_of_outputs(self._layers, self._mean.shape[1], count, draws)
+        workspace = self._kernels.network.workspace_of_outputs(self._layers, self._mean.shape[1], count, draws)
         seed = int(torch.randint(2**62, (), generator=generator))
 
         def work(some: slice) -> None:
@@ -287,7 +287,7 @@ class CompiledSteps:
                     numbers,
                     draws,
                     self._activation,
-                    self._room(room),
+                    self._workspace(workspace),
                     into[member],
                     _key(seed, member),
                 )
@@ -295,12 +295,12 @@ class CompiledSteps:
         in_parts(members, 1, work)
         return outputs
 
-    def _room(self, size: int) -> NDArray[np.float32]:
+    def _workspace(self, size: int) -> NDArray[np.float32]:
         """Room of the calling thread: what a member leaves in the processor's cache is written over by the next."""
-        room: NDArray[np.float32] | None = getattr(self._rooms, "room", None)
-        if room is None or len(room) < size:
-            room = self._rooms.room = np.empty(size, np.float32)
-        return room
+        workspace: NDArray[np.float32] | None = getattr(self._workspaces, "room", None)
+        if workspace is None or len(workspace) < size:
+            workspace = self._workspaces.workspace = np.empty(size, np.float32)
+        return workspace
 
 
 def _key(seed: int, member: int) -> np.uint64:

@@ -32,8 +32,8 @@ from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.errors import CheckpointError
 from murho.model.predictive.answer_cost import AnswerCost
 from murho.model.predictive.compiled_engine import select_engine
-from murho.model.predictive.draw_room import DrawRoom
-from murho.model.predictive.draws import BLOCK, DrawCache, Draws
+from murho.model.predictive.draw_cache import DrawCache
+from murho.model.predictive.draws import BLOCK, Draws, PosteriorDraws
 from murho.model.predictive.forward import NetworkOutputs, TorchEngine
 from murho.model.predictive.plans import (
     KEPT_PLANS,
@@ -86,7 +86,7 @@ class Posterior(Generic[Answer]):
         name: str = "unsaved",
         version: str = "0",
         device: str = "cpu",
-        room: DrawRoom | None = None,
+        cache: DrawCache | None = None,
         engine: str = "auto",
     ) -> None:
         """Build the posterior from the parts of a checkpoint; `load` reads them from disk.
@@ -97,7 +97,7 @@ class Posterior(Generic[Answer]):
             name: Name of the checkpoint.
             version: Its version.
             device: ``cpu``, ``cuda`` or ``cuda:1``.
-            room: Memory for its draws, which others may share; None: a room of its own.
+            cache: Memory for its draws, which others may share; None: a cache of its own.
             engine: One of `model.predictive.compiled_engine.ENGINES`.
         """
         self.name, self.version, self.spec, self.tensors = name, version, spec, dict(tensors)
@@ -113,7 +113,7 @@ class Posterior(Generic[Answer]):
         self._network = NetworkOutputs(self.likelihood, self.target, training_range, not spec.encoder.textbook)
         self._reference = TorchEngine()
         self.engine: Engine = select_engine(self.target, self.device, engine)
-        self.draws = DrawCache(self.tensors, spec.architecture, self.device, room=room)
+        self.draws = PosteriorDraws(self.tensors, spec.architecture, self.device, cache=cache)
         self._plan = self._plans_of(self.calibration)
         self._weights = sum(layer[0].numel() for layer in self.draws.means.layers)
         components = self.likelihood.means * (TORCH_COST if self.engine.name == TorchEngine.name else 1.0)
@@ -135,14 +135,14 @@ class Posterior(Generic[Answer]):
 
     @classmethod
     def of_stored(
-        cls, stored: StoredCheckpoint, device: str = "cpu", *, room: DrawRoom | None = None, engine: str = "auto"
+        cls, stored: StoredCheckpoint, device: str = "cpu", *, cache: DrawCache | None = None, engine: str = "auto"
     ) -> Self:
         """The posterior of a version that was read; it gives the answers that the writer got.
 
         Args:
             stored: The version.
             device: See `load`.
-            room: Memory for its draws, which others may share; None: a room of its own.
+            cache: Memory for its draws, which others may share; None: a cache of its own.
             engine: See `load`.
 
         Raises:
@@ -155,7 +155,7 @@ class Posterior(Generic[Answer]):
             name=stored.name,
             version=stored.version,
             device=device,
-            room=room,
+            cache=cache,
             engine=engine,
         )
         try:
@@ -254,7 +254,7 @@ class Posterior(Generic[Answer]):
         Raises:
             ValueError: The questions can't share a pass.
         """
-        stops, most = np.array([(each.rows.stop, each.most_told) for each in questions], dtype=int).reshape(-1, 2).T
+        stops, most = np.array([(each.rows.stop, each.max_warnings) for each in questions], dtype=int).reshape(-1, 2).T
         found: list[list[UnfamiliarValue]] = [[] for _ in questions]
 
         def pieces() -> Iterator[tuple[Places, Encoded]]:
@@ -276,7 +276,7 @@ class Posterior(Generic[Answer]):
         for values in found:
             values.sort(key=attrgetter("row"))  # incomplete rows came last
         return [
-            (answer, values[: question.most_told])
+            (answer, values[: question.max_warnings])
             for answer, values, question in zip(answers, found, questions, strict=True)
         ]
 

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from murho.model.errors import OptionError
-from murho.model.evaluation.why import Asking, plain
+from murho.model.evaluation.why import PredictionRequests, plain
 from murho.model.predictive.prediction import AnyPrediction, PredictOptions
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema, count_rows, is_missing, select_rows
 
@@ -170,7 +170,7 @@ def counterfactuals(
     *,
     fixed: Sequence[str] = (),
     count: int = 3,
-) -> Asking[Counterfactual]:
+) -> PredictionRequests[Counterfactual]:
     """Look for the nearest rows that reach a goal.
 
     Args:

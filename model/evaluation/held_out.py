@@ -49,7 +49,7 @@ from murho.model.evaluation.number_scores import (
     row_scores,
 )
 from murho.model.predictive.plans import TargetModel, served_probabilities
-from murho.model.runtime import give_back
+from murho.model.runtime import trim_heap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,7 +141,7 @@ def calibrate_held_out(
                 return of_kind.of(drawn, group.rows[places], targets, group.members, described)
 
             parts.append(in_passes(posterior, encoded[group.rows], judge, samples=SAMPLES, members=group.members))
-    give_back()
+    trim_heap()
     of_groups = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
     of_parts = of_groups * PARTS // max(PARTS, len(groups))
     fitting = _Fitting(

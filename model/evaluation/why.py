@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     Cell = tuple[int, str]
 
-Result = TypeVar("Result")
-Asking: TypeAlias = "Generator[tuple[Columns, PredictOptions], AnyPrediction, Result]"
+ResultT = TypeVar("ResultT")
+PredictionRequests: TypeAlias = "Generator[tuple[Columns, PredictOptions], AnyPrediction, ResultT]"
 """Yields canonical columns ``[B]`` and options, is sent the prediction for them, and returns the result."""
 
 PAIRS = 511
@@ -82,14 +82,14 @@ class Why:
         return {"features": list(self.features), "baseline": self.baseline, **self.shares, **errors}
 
 
-def answered(asking: Asking[Result], posterior: Posterior) -> Result:
+def answered(asking: PredictionRequests[ResultT], posterior: Posterior) -> ResultT:
     """Let a posterior answer what is asked, and return the result."""
     try:
         columns, options = next(asking)
         while True:
             columns, options = asking.send(posterior.predict(columns, options))
     except StopIteration as end:
-        result: Result = end.value
+        result: ResultT = end.value
         return result
 
 
@@ -149,7 +149,7 @@ def why(
     *,
     pairs: int = PAIRS,
     advance: Advance = ignore_rows,
-) -> Asking[Why]:
+) -> PredictionRequests[Why]:
     """Share out answers among the known cells of rows.
 
     Args:
@@ -315,7 +315,7 @@ def worth_asking(
     columns: Columns,
     prediction: AnyPrediction,
     options: PredictOptions,
-) -> Asking[list[list[dict[str, Any]]]]:
+) -> PredictionRequests[list[list[dict[str, Any]]]]:
     """For each missing cell, how far the doubt is expected to fall once the cell is known.
 
     The cell may be any of R values (`model.encoding.imputation`), given the known cells of its row. Each is tried: the

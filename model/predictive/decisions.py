@@ -106,7 +106,7 @@ class DecideOptions:
             raise OptionError('abstain: it is for calibrated decisions of the policy "greedy"')
 
     @property
-    def asked(self) -> PredictOptions:
+    def predict_options(self) -> PredictOptions:
         """What the rows of all contexts and actions are asked."""
         of = self.of
         exceeded = () if self.threshold is None else (self.threshold,)
@@ -363,8 +363,8 @@ def decide(
     """Choose an action for each of N contexts.
 
     Args:
-        answer: The answer to `DecideOptions.asked` for the rows of all contexts: A rows a context, in the order of the
-            actions, or one, if the actions of a classifier change no feature.
+        answer: The answer to `DecideOptions.predict_options` for the rows of all contexts: A rows per context, in the
+            order of the actions, or one, if the actions of a classifier change no feature.
         actions: The actions.
         options: Checked by `DecideOptions.check`.
         draws: Number of the draw that decides for each context, ``[N]``, from 0 to S - 1.

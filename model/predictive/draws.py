@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, without_absent
-from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draw_cache import DrawCache
 from murho.model.runtime import threads_for
 
 BLOCK = 32
@@ -219,7 +219,7 @@ class DrawMaker:
         return Draws(placed, members.to(self._device), means.activation, means.skip)
 
 
-class DrawCache:
+class PosteriorDraws:
     """The draws of one posterior on one device, with those of recent seeds in memory.
 
     Not thread-safe, but for `missing`.
@@ -235,7 +235,7 @@ class DrawCache:
         architecture: Architecture,
         device: torch.device,
         *,
-        room: DrawRoom[Draws] | None = None,
+        cache: DrawCache[Draws] | None = None,
     ) -> None:
         """Prepare an empty cache.
 
@@ -243,25 +243,25 @@ class DrawCache:
             tensors: mu and rho by the names of `model.bbb.network.Architecture.shapes`, on the CPU.
             architecture: The network's sizes.
             device: The device of the draws.
-            room: Memory for the draws; None: a room of its own.
+            cache: Memory for the draws; None: a cache of its own.
         """
         self.means = mean_network(tensors, architecture, device)
         self.bytes_per_draw = self.means.nbytes // len(self.means)
         self._maker = DrawMaker(tensors, architecture, device)
-        self._room = DrawRoom() if room is None else room
-        self._owner = next(self._room.owners)
-        weakref.finalize(self, self._room.gone.append, self._owner)  # takes no lock, whatever thread collects
+        self._cache = DrawCache() if cache is None else cache
+        self._owner = next(self._cache.owners)
+        weakref.finalize(self, self._cache.gone.append, self._owner)  # takes no lock, whatever thread collects
 
     def holds(self, samples: int) -> bool:
         """Whether S draws fit into the cache."""
-        return samples * self.bytes_per_draw <= self._room.most_bytes
+        return samples * self.bytes_per_draw <= self._cache.most_bytes
 
     def missing(self, samples: int, seed: int) -> int:
         """How many draws `parts` would make; any thread may ask.
 
         Draws that do not fit into the cache are made again for every tile of rows; they are counted once.
         """
-        kept = self._room.find(self._owner, seed)
+        kept = self._cache.find(self._owner, seed)
         # Asked once a request: a tensor's own `len` takes as long as all the rest of it.
         return 0 if kept is not None and kept.members.shape[0] >= samples else samples
 
@@ -284,9 +284,9 @@ class DrawCache:
             samples: S, at least 1.
             seed: Seed of the draws.
         """
-        draws = self._room.find(self._owner, seed)
+        draws = self._cache.find(self._owner, seed)
         kept = 0 if draws is None else len(draws)
         if draws is None or kept < samples:
             draws, kept = self._maker.make(seed, samples), samples
-            self._room.keep(self._owner, seed, draws)
+            self._cache.keep(self._owner, seed, draws)
         return draws if kept == samples else draws.some(slice(samples))

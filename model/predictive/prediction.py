@@ -92,7 +92,7 @@ class AnswerField:
         column: Name of its columns in a table: a pattern with the axes that each column has one entry of, such as
             ``p{levels}``; empty: its name.
         place: Where its columns stand.
-        asked: The field of `PredictOptions` that asks for it; empty: every answer has it, if only as null.
+        option: The field of `PredictOptions` that asks for it; empty: every answer has it, if only as null.
         without_draws: Whether it is known without draws; if not it is null with ``samples=0``.
         detail: What the answer says with it; the values are then under ``values``.
         parts: The fields of an object within the prediction, such as Monte Carlo errors.
@@ -104,7 +104,7 @@ class AnswerField:
     about: str = ""
     column: str = ""
     place: Place = Place.FIRST
-    asked: str = ""
+    option: str = ""
     without_draws: bool = False
     detail: Detail | None = None
     parts: tuple[AnswerField, ...] = ()
@@ -117,7 +117,7 @@ class AnswerField:
 
     def is_in(self, options: PredictOptions) -> bool:
         """Whether the answer to some options has it."""
-        return not self.asked or bool(getattr(options, self.asked))
+        return not self.option or bool(getattr(options, self.option))
 
 
 def arrays_of(prediction: AnyPrediction) -> list[Array]:
@@ -204,12 +204,12 @@ class Question:
     Attributes:
         rows: The rows, ``slice(start, stop)``.
         options: Options of the request, already validated.
-        most_told: The most values unlike the training rows to tell with the answer.
+        max_warnings: The most values unlike the training rows to tell with the answer.
     """
 
     rows: slice
     options: PredictOptions
-    most_told: int = 0
+    max_warnings: int = 0
 
 
 _LEVELS = (Axis.ROWS, Axis.LEVELS)
@@ -234,7 +234,7 @@ NUMBER_FIELDS = (
         _LEVELS,
         about="Percentiles of the predictive distribution, in the target's unit.",
         column="p{levels}",
-        asked="percentiles",
+        option="percentiles",
         detail=LEVELS,
     ),
     AnswerField(
@@ -244,7 +244,7 @@ NUMBER_FIELDS = (
         "Probabilities that the target exceeds thresholds.",
         column="exceedance_{thresholds}",
         place=Place.NEXT,
-        asked="thresholds",
+        option="thresholds",
         detail=THRESHOLDS,
     ),
     AnswerField(
@@ -252,17 +252,17 @@ NUMBER_FIELDS = (
         (Axis.ROWS, Axis.SAMPLES),
         about="Function value of every draw.",
         place=Place.LAST,
-        asked="draws",
+        option="draws",
     ),
     AnswerField(
         "mc_error",
         about="Standard errors for the finite number of draws, in the target's unit.",
         place=Place.NEXT,
-        asked="mc_error",
+        option="mc_error",
         parts=(
             AnswerField("mean", (Axis.ROWS,), column="mean_mc_error"),
             AnswerField("std", (Axis.ROWS,), column="std_mc_error"),
-            AnswerField("percentiles", _LEVELS, column="p{levels}_mc_error", asked="percentiles"),
+            AnswerField("percentiles", _LEVELS, column="p{levels}_mc_error", option="percentiles"),
         ),
     ),
 )
@@ -386,7 +386,7 @@ CLASS_FIELDS = (
         "Percentiles of a class's probability over draws.",
         column="p{levels}_{classes}",
         place=Place.NEXT,
-        asked="percentiles",
+        option="percentiles",
         detail=LEVELS,
     ),
     AnswerField(
@@ -402,13 +402,13 @@ CLASS_FIELDS = (
         Unit.PROBABILITY,
         "Probabilities under every draw.",
         place=Place.LAST,
-        asked="draws",
+        option="draws",
     ),
     AnswerField(
         "mc_error",
         about="Standard errors for the finite number of draws.",
         place=Place.NEXT,
-        asked="mc_error",
+        option="mc_error",
         parts=(AnswerField("probabilities", _CLASSES, Unit.PROBABILITY, column="mc_error_{classes}"),),
     ),
 )

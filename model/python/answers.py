@@ -166,7 +166,7 @@ class Distribution(Generic[Answer]):
         if told is None or not told.any():
             return ()
         rows = np.flatnonzero(told)
-        question = Question(slice(0, len(rows)), PredictOptions(samples=0), most_told=sys.maxsize)
+        question = Question(slice(0, len(rows)), PredictOptions(samples=0), max_warnings=sys.maxsize)
         ((_, found),) = self._posterior.predict_questions(select_rows(self._columns, rows), [question])
         return tuple(replace(value, row=int(rows[value.row])) for value in found)
 

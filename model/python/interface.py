@@ -456,7 +456,7 @@ def decide_about_table(
         block = table.slice(start, step)
         contexts = columns_from_table(block, others)
         rows = crossed(contexts, of_actions, schema, (block.num_rows, actions.rows))
-        answer = posterior.predict(rows, options.asked)
+        answer = posterior.predict(rows, options.predict_options)
         parts.append(decide(answer, actions, options, draws[start : start + step], posterior.spec.calibration))
     if not parts:
         raise OptionError("contexts: there are none")

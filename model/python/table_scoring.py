@@ -61,7 +61,7 @@ def score_block(posterior: Posterior, block: pa.Table, options: PredictOptions, 
         TableError: The cells can't be used; the message names column and row.
     """
     columns = columns_from_table(block, posterior.schema)
-    question = Question(slice(0, block.num_rows), options, most_told=sys.maxsize if warnings else 0)
+    question = Question(slice(0, block.num_rows), options, max_warnings=sys.maxsize if warnings else 0)
     ((answer, found),) = posterior.predict_questions(columns, [question])
     written: dict[str, Any] = written_columns(answer, options)
     if warnings:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from murho.model.arrays import Array, Bools, Doubles, Ints
 from murho.model.errors import TableError
-from murho.model.runtime import give_back
+from murho.model.runtime import trim_heap
 from murho.model.tables.cells import (
     LONGEST_TEXT,
     MISSING_WORDS,
@@ -130,7 +130,7 @@ def rows_of(table: pa.Table, rows: Ints | None) -> pa.Table:
 def release_memory() -> None:
     """Give the memory of tables that no longer exist back to the system."""
     pa.default_memory_pool().release_unused()
-    give_back()
+    trim_heap()
 
 
 _MICROSECONDS_PER_DAY = 86_400e6

@@ -17,7 +17,7 @@ from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.bbb.schedule import FitOptions
 from murho.model.encoding.encoder import MIXED
 from murho.model.errors import FitError
-from murho.model.runtime import give_back, interrupts_held_back
+from murho.model.runtime import interrupts_held_back, trim_heap
 from murho.model.seeds import seed_for
 from murho.model.tables.splits import folds_of
 from murho.model.training.candidates import (
@@ -80,7 +80,7 @@ class CandidateFits:
         newest: That fit, which nobody may have kept yet where an interruption comes next; None: there was none.
         failure: Why the last fit that failed did; None: none has.
         of_numbers: Whether the target is a number. Early in such a fit noisy rows pull as hard as others (``beta`` of
-            `model.bbb.likelihood.Likelihood.evened`), which is not the gradient of the free energy.
+            `model.bbb.likelihood.Likelihood.reweight_mean_gradient`), which is not the gradient of the free energy.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class CandidateFits:
             self._reporter.scored(attempt)
             self.interrupted = held_back.came or outcome.stopped == "interrupted"
         self.attempts.append(attempt)
-        give_back()
+        trim_heap()
         return attempt, outcome
 
     def judge_scores(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:

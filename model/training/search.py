@@ -16,8 +16,8 @@ standard error, row by row (`BestSoFar`).
 
 The settling fit of a regression is kept, whatever the full fit scored: it descends the documented free energy, while
 the best parameters of a full fit are from a phase in which noisy rows still counted less than the likelihood says
-(`beta` of `model.bbb.likelihood.Likelihood.evened`), or from just after it. Classes have no such phase. There
-the settling fit must be better than parameters from a temperature path, which it may overfit.
+(`beta` of `Likelihood.reweight_mean_gradient`), or from just after it. Classes have no such phase. There the
+settling fit must be better than parameters from a temperature path, which it may overfit.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow
 
-from murho.model.runtime import give_back
+from murho.model.runtime import trim_heap
 
 if TYPE_CHECKING:
-    from murho.model.predictive.draw_room import DrawRoom
+    from murho.model.predictive.draw_cache import DrawCache
 
 GROWTH_BYTES = 2**26
 """More memory than after the last time is given back; it takes about 10 ms."""
@@ -27,7 +27,7 @@ class FreedMemory:
         draws: Draws that leave where nothing is asked; None: this process has none.
     """
 
-    def __init__(self, draws: DrawRoom | None = None) -> None:
+    def __init__(self, draws: DrawCache | None = None) -> None:
         # Arrow's own allocator keeps what its threads have freed, and can't be asked for it from another thread.
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())
         self._draws, self._least, self._passes, self._quiet = draws, _resident(), -1, 0
@@ -43,10 +43,10 @@ class FreedMemory:
         self._passes = passes
         if self._quiet == QUIET_LOOKS:
             if self._draws is not None:
-                self._draws.make_room(self._draws.most_bytes // QUIET_SHARE)
+                self._draws.shrink(self._draws.most_bytes // QUIET_SHARE)
             gc.collect()  # failures of requests and their arrays hold one another
         if _resident() > self._least + GROWTH_BYTES or self._quiet == QUIET_LOOKS:
-            give_back()
+            trim_heap()
             self._least = _resident()
         self._least = min(self._least, _resident())
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from murho.model.checkpoint.stores import store_at
 from murho.model.errors import MurhoError
-from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draw_cache import DrawCache
 from murho.model.predictive.prediction import AnyPrediction, PredictOptions, disassemble, rows_of
 from murho.model.runtime import available_processors, use_threads
 from murho.model.tables.schema import Columns, FeatureKind, Schema
@@ -105,9 +105,9 @@ class EngineServer:
         supervisor: int,
     ) -> None:
         self._settings, self._listening, self._board, self._supervisor = settings, listening, board, supervisor
-        draws = DrawRoom(settings.draws_bytes)
+        draws = DrawCache(settings.draws_bytes)
         self._memory = FreedMemory(draws)
-        self._source = CheckpointSource(store_at(settings.checkpoints), settings.device, room=draws)
+        self._source = CheckpointSource(store_at(settings.checkpoints), settings.device, cache=draws)
         self._watcher = Watcher.of(
             settings,
             self._source,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-    from murho.service.parts import Parts
+    from murho.service.context import ServiceContext
     from murho.service.settings import Settings
 
 NEW_SECONDS = 0.5
@@ -69,7 +69,7 @@ class Connection(HttpToolsProtocol):
         settings: Settings,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._settings, self._parts = settings, cast("Parts", app_state["parts"])
+        self._settings, self._service = settings, cast("ServiceContext", app_state["service"])
         self.timeout_keep_alive = settings.idle_timeout  # type: ignore[assignment]  # uvicorn asks for whole ones
         self._running: RequestResponseCycle | None = None
         self._deaf = False  # after an error nothing is read any more
@@ -144,7 +144,7 @@ class Connection(HttpToolsProtocol):
         self._pending_bytes = 0
         super().on_headers_complete()
         self.headers = []  # trailers after a chunked body are no headers of the request
-        if self._parts.lifecycle.draining or "refused" in self.app_state or self.parser.should_upgrade():
+        if self._service.lifecycle.draining or "refused" in self.app_state or self.parser.should_upgrade():
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -263,7 +263,7 @@ class Connection(HttpToolsProtocol):
         request_id = uuid.uuid4().hex
         problem = problem_details(error, request_id).document()
         kind = problem["type"].rpartition(":")[2]
-        self._parts.telemetry.protocol_errors.labels(kind).inc()
+        self._service.telemetry.protocol_errors.labels(kind).inc()
         if (held_back := LOG.held_back()) is not None:
             structlog.get_logger("murho.connection").warning(
                 "connection refused",

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from murho.service.parts import Lifecycle, Parts
+    from murho.service.context import Lifecycle, ServiceContext
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 
@@ -254,12 +254,12 @@ class Paths:
 
     Args:
         app: Gets everything else.
-        parts: The parts of the service.
+        service: The parts of the service.
         routes: Those that are called from here.
     """
 
-    def __init__(self, app: ASGIApp, parts: Parts, routes: Iterable[BaseRoute]) -> None:
-        self.app, self.parts = app, parts
+    def __init__(self, app: ASGIApp, service: ServiceContext, routes: Iterable[BaseRoute]) -> None:
+        self.app, self.service = app, service
         self.routes = [route for route in routes if isinstance(route, APIRoute)]
         self.find = lru_cache(1024)(self._find)
 
@@ -279,19 +279,19 @@ class Paths:
         try:
             if "caller" not in state:
                 client = scope.get("client")
-                security, address = self.parts.security, client[0] if client else "unknown"
+                security, address = self.service.security, client[0] if client else "unknown"
                 state["caller"] = security.admitted(scope["path"], scope["headers"], address)
             if (found := self.find(scope["method"], scope["path"])) is not None:
                 route, scope["path_params"] = found
                 state["route"] = route.path
-                response = await route.endpoint(Request(scope, receive), self.parts)
+                response = await route.endpoint(Request(scope, receive), self.service)
             else:
                 # HEAD is GET; the server, which has the scope, leaves out the body.
-                asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+                routed = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
                 try:
-                    await self.app(asked, receive, send)
+                    await self.app(routed, receive, send)
                 finally:
-                    state["route"] = getattr(asked.get("route"), "path", UNMATCHED)
+                    state["route"] = getattr(routed.get("route"), "path", UNMATCHED)
                 return
         except MurhoError as error:
             response = problem_response(error, scope)

@@ -10,9 +10,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from murho.service.context import AdminDependency, ContextDependency, JSONBytes
 from murho.service.errors import wrong
 from murho.service.models.loader import MOST_LISTED, Change, LoadedModel, title_of
-from murho.service.parts import AdminDependency, JSONBytes, PartsDependency
 from murho.service.predict.routes import MEDIA_TYPES
 
 VERSION_PARAMETER: dict[str, Any] = {
@@ -29,22 +29,22 @@ VERSION_PARAMETER: dict[str, Any] = {
 
 router = APIRouter(tags=["models"])
 
-# `service.models.facts` is imported by the routes: the service answers /healthz before torch is loaded.
+# `service.models.descriptions` is imported by the routes: the service answers /healthz before torch is loaded.
 
 
 @router.get("/models", summary="What is served, and what was refused and why")
-async def list_models(parts: PartsDependency) -> JSONBytes:
+async def list_models(service: ContextDependency) -> JSONBytes:
     """Lists every model with its versions, and every checkpoint that can't be served with the reason.
 
     `not_served` are versions that are there and are neither served nor refused; `unloaded` are the names that were
     taken out of service; `formats` are the media types that the predict routes read and write.
     """
-    from murho.service.models.facts import target_of
+    from murho.service.models.descriptions import target_of
 
-    snapshot = parts.registry.snapshot
+    snapshot = service.registry.snapshot
     if not snapshot.loaded:
         snapshot.require_models()
-    default = parts.settings.default_model
+    default = service.settings.default_model
     if default is None and len(snapshot.models) == 1:
         default = next(iter(snapshot.models))
     return JSONBytes(
@@ -75,11 +75,11 @@ async def list_models(parts: PartsDependency) -> JSONBytes:
 
 @router.get("/models/{name}", summary="One model: features, target, metrics, calibration, training")
 @router.get("/models/{name}/versions/{version}", summary="One version of a model", name="describe_version")
-async def describe_model(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+async def describe_model(name: str, service: ContextDependency, version: str | None = None) -> JSONBytes:
     """Describes the latest version of a model, or the one that the path names; features are in schema order."""
-    from murho.service.models.facts import description
+    from murho.service.models.descriptions import description
 
-    snapshot = parts.registry.snapshot
+    snapshot = service.registry.snapshot
     model = snapshot.find(name, version)
     loaded = snapshot.models[name]
     served = {"versions": list(loaded.versions), "loaded_since": _since(loaded, model.version)}
@@ -92,45 +92,45 @@ async def describe_model(name: str, parts: PartsDependency, version: str | None 
     summary="The calibration of one version in full",
     name="describe_calibration_of_version",
 )
-async def describe_calibration(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+async def describe_calibration(name: str, service: ContextDependency, version: str | None = None) -> JSONBytes:
     """Has every number of the calibration of the latest version, or of the one that the path names.
 
     `/models/{name}` has it in short; `calibration` is null where the model has none.
     """
-    model = parts.registry.snapshot.find(name, version)
+    model = service.registry.snapshot.find(name, version)
     calibration = model.spec.to_json()["calibration"]
     return JSONBytes({"name": model.name, "version": model.version, "calibration": calibration})
 
 
 @router.get("/models/{name}/overview", summary="A model at a glance: histograms, a typical row, metrics")
-async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
+async def model_overview(name: str, service: ContextDependency) -> JSONBytes:
     """Describes the latest version of a model by the distribution of its training rows.
 
     `features` have a `histogram` (numbers and dates) or `levels` with their training rows, `typical` is a plausible
     row. What a checkpoint does not have is null.
     """
-    from murho.service.models.facts import overview
+    from murho.service.models.descriptions import overview
 
-    model = parts.registry.snapshot.find(name)
-    report = await asyncio.to_thread(parts.source.report_facts, model)  # in a thread: it reads a file
+    model = service.registry.snapshot.find(name)
+    report = await asyncio.to_thread(service.source.report_facts, model)  # in a thread: it reads a file
     return JSONBytes(overview(model, report))
 
 
 @router.get("/models/{name}/charts", summary="The charts of a model's report, as Vega-Lite")
-async def model_charts(name: str, parts: PartsDependency) -> JSONBytes:
+async def model_charts(name: str, service: ContextDependency) -> JSONBytes:
     """Draws the latest version of a model as its report does, without any row of the table.
 
     `charts` have `name`, `section`, `title`, `caption` and `specification`; `colours` says which role each colour of
     the specifications has, for whoever has colours of their own.
     """
-    from murho.service.models.facts import report_charts
+    from murho.service.models.descriptions import report_charts
 
-    model = parts.registry.snapshot.find(name)
-    return JSONBytes(await asyncio.to_thread(lambda: report_charts(model, parts.source.report_facts(model))))
+    model = service.registry.snapshot.find(name)
+    return JSONBytes(await asyncio.to_thread(lambda: report_charts(model, service.source.report_facts(model))))
 
 
 @router.post("/models/{name}/load", summary="Load a model now", openapi_extra=VERSION_PARAMETER)
-async def load_model(name: str, request: Request, parts: PartsDependency, _admin: AdminDependency) -> JSONBytes:
+async def load_model(name: str, request: Request, service: ContextDependency, _admin: AdminDependency) -> JSONBytes:
     """Loads the latest version, or the one that `version` names, and answers once it is served.
 
     A named version is served alone, until the next load without one, or until the service starts again. A version that
@@ -141,8 +141,8 @@ async def load_model(name: str, request: Request, parts: PartsDependency, _admin
     if len(given) > 1 or any(key != "version" for key, _ in given):
         unknown = next((key for key, _ in given if key != "version"), "version")
         raise wrong("", f"the query takes one version=N and nothing else, not {unknown[:80]!r}")
-    parts.lifecycle.require_not_draining()
-    before, after = await parts.versions.apply(Change(name, given[0][1] if given else None))
+    service.lifecycle.require_not_draining()
+    before, after = await service.versions.apply(Change(name, given[0][1] if given else None))
     loaded, old = after.models[name], before.models.get(name)
     return JSONBytes(
         {
@@ -159,13 +159,13 @@ async def load_model(name: str, request: Request, parts: PartsDependency, _admin
 
 
 @router.post("/models/{name}/unload", summary="Take a model out of service")
-async def unload_model(name: str, parts: PartsDependency, _admin: AdminDependency) -> JSONBytes:
+async def unload_model(name: str, service: ContextDependency, _admin: AdminDependency) -> JSONBytes:
     """Takes all versions of a model out of service. Requests in flight end on it, then its memory is free.
 
     It stays unloaded until it is loaded again, or until the service starts again.
     """
-    parts.lifecycle.require_not_draining()
-    before, _ = await parts.versions.apply(Change(name, unload=True))
+    service.lifecycle.require_not_draining()
+    before, _ = await service.versions.apply(Change(name, unload=True))
     unloaded = list(before.models[name].versions) if name in before.models else []
     return JSONBytes(
         {
@@ -187,23 +187,23 @@ machines_router = APIRouter(tags=["operations"])
 
 @machines_router.get("/healthz", summary="Alive: the process answers, and its engine does not hang")
 @machines_router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
-async def alive(_: Request, parts: PartsDependency) -> JSONBytes:
+async def alive(_: Request, service: ContextDependency) -> JSONBytes:
     """Answers 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
-    parts.engine.require_alive(parts.settings.engine_silence)
+    service.engine.require_alive(service.settings.engine_silence)
     return JSONBytes({"status": "alive", "live": True})
 
 
 @machines_router.get("/readyz", summary="Ready: loaded, warm and not about to stop")
 @machines_router.get("/v2/health/ready", summary="Ready, as /readyz", name="v2_ready")
 @machines_router.get("/ping", summary="Ready, as /readyz", name="ping")
-async def ready(_: Request, parts: PartsDependency) -> JSONBytes:
+async def ready(_: Request, service: ContextDependency) -> JSONBytes:
     """Answers 200 if predictions are answered at full speed, else 503 and the reason.
 
     `models` and `refused` name the first ten, `model_count` and `refused_count` say how many there are: the answer is
     as short with 10,000 models. `/models` has all of them.
     """
-    parts.require_ready()
-    snapshot = parts.registry.snapshot
+    service.require_ready()
+    snapshot = service.registry.snapshot
     refused = [item for item in snapshot.refused if not item.waiting]
     return JSONBytes(
         {
@@ -218,8 +218,8 @@ async def ready(_: Request, parts: PartsDependency) -> JSONBytes:
 
 
 @machines_router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
-async def metrics(request: Request, parts: PartsDependency) -> Response:
+async def metrics(request: Request, service: ContextDependency) -> Response:
     """Answers with the metrics in the Prometheus text format."""
     # In a thread: with hundreds of models it takes a tenth of a second.
-    content, media_type = await asyncio.to_thread(parts.telemetry.exposition, request.headers.get("accept", ""))
+    content, media_type = await asyncio.to_thread(service.telemetry.exposition, request.headers.get("accept", ""))
     return Response(content, headers={"content-type": media_type})

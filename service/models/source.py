@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from murho.model.checkpoint.checkpoint import CheckpointReference
-    from murho.model.predictive.draw_room import DrawRoom
+    from murho.model.predictive.draw_cache import DrawCache
     from murho.service.engine.jobs import ModelLike
 
 Stamp: TypeAlias = "Hashable"
@@ -41,14 +41,14 @@ class CheckpointSource:
     Args:
         store: Where they are.
         device: auto, cpu or cuda.
-        room: Memory for the draws of all versions; None: each has a room of its own.
+        cache: Memory for the draws of all versions; None: each has a cache of its own.
 
     Attributes:
         place: The name of the place in messages.
     """
 
-    def __init__(self, store: CheckpointStore, device: str, *, room: DrawRoom | None = None) -> None:
-        self._store, self._device, self._room = store, device, room
+    def __init__(self, store: CheckpointStore, device: str, *, cache: DrawCache | None = None) -> None:
+        self._store, self._device, self._cache = store, device, cache
         self.place = shown_place(place_of(store.place))
         self._loaded: weakref.WeakKeyDictionary[ModelLike, CheckpointReference] = weakref.WeakKeyDictionary()
 
@@ -79,7 +79,7 @@ class CheckpointSource:
         from murho.model.checkpoint.posterior import Posterior
         from murho.model.runtime import resolve_device
 
-        model = Posterior.of_stored(self._store.fetch(reference), resolve_device(self._device), room=self._room)
+        model = Posterior.of_stored(self._store.fetch(reference), resolve_device(self._device), cache=self._cache)
         self._loaded[model] = reference
         return model
 

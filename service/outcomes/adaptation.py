@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from murho.service.engine.jobs import ModelLike
-    from murho.service.outcomes.records import Earlier, Scored, State, VersionFacts
     from murho.service.outcomes.store import Store
+    from murho.service.outcomes.types import Earlier, Scored, State, VersionFacts
 
 ADAPTATION = "adaptation"
 REFRESH_SECONDS = 1.0

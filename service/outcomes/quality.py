@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from murho.model.arrays import Doubles
     from murho.model.files import JSON
-    from murho.service.outcomes.records import Earlier, QualityQuery, Scored, VersionFacts
+    from murho.service.outcomes.types import Earlier, QualityQuery, Scored, VersionFacts
 
 ALARM = "alarm"
 MOST_STEPS = 60
@@ -32,48 +32,48 @@ NORMAL_95 = 1.959963984540054
 MOST_MARKS = 128
 
 
-def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], asked: QualityQuery) -> JSON:
+def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], query: QualityQuery) -> JSON:
     """Returns the quality of a model's versions as JSON data.
 
     Args:
         store: The store.
         model: The model's name.
         facts: What the store knows of its versions.
-        asked: What is asked for.
+        query: What is asked for.
 
     Raises:
         BadInputError: The feature or the coverage isn't for this model.
         NotReadyError: The store doesn't answer.
     """
     of_classes = any(each.classes is not None for each in facts.values())
-    if of_classes and asked.coverage is not None:
+    if of_classes and query.coverage is not None:
         message = "Prediction sets are judged at the coverage that they were answered with; leave it out."
         raise wrong("/coverage", message)
     features = {feature.name for each in facts.values() for feature in each.features}
-    if asked.by is not None and asked.by not in features:
+    if query.by is not None and query.by not in features:
         message = f"The model has no such feature; it has {', '.join(sorted(features))}."
         raise wrong("/by", message)
     until = int(time.time() // HOUR) + 1
-    since = max(0, until - asked.hours)
+    since = max(0, until - query.hours)
     step = math.ceil((until - since) / MOST_STEPS)
     found, key = ROLLUPS.c, (ROLLUPS.c.version, ROLLUPS.c.feature, ROLLUPS.c.group)
     slot = ((found.hour - since) // step).label("slot")
-    wanted = [found.model == model, found.feature.in_(("", asked.by or "")), found.deleted == 0, found.hour >= since]
+    wanted = [found.model == model, found.feature.in_(("", query.by or "")), found.deleted == 0, found.hour >= since]
     # One that came since the facts were looked up is left out.
-    wanted.append(found.version.in_([version for version in facts if asked.version in (None, version)]))
-    query = select(*key, slot, *(func.sum(found[name]) for name in SUMS)).where(*wanted).group_by(*key, slot)
+    wanted.append(found.version.in_([version for version in facts if query.version in (None, version)]))
+    selection = select(*key, slot, *(func.sum(found[name]) for name in SUMS)).where(*wanted).group_by(*key, slot)
     with reading(store.engine) as connection:
-        rows = sorted(tuple(row) for row in connection.execute(query))
+        rows = sorted(tuple(row) for row in connection.execute(selection))
     versions: dict[str, JSON] = {}
     for (version, feature, group), part in groupby(rows, key=lambda row: row[:3]):
         told = _number_quality if facts[version].classes is None else _class_quality
         slots = {int(row[3]): np.array(row[4:]) for row in part}
-        quality = told(np.sum(list(slots.values()), axis=0), asked)
+        quality = told(np.sum(list(slots.values()), axis=0), query)
         if feature:
             versions[version].setdefault("groups", []).append({"group": group, **quality})
             continue
         history = [
-            {"from": _moment((since + number * step) * HOUR), **_in_short(told(line, asked))}
+            {"from": _moment((since + number * step) * HOUR), **_in_short(told(line, query))}
             for number, line in slots.items()
         ]
         alarm = alarm_of(store, model, version)
@@ -83,15 +83,15 @@ def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], aske
         "task": "classification" if of_classes else "regression",
         "from": _moment(since * HOUR),
         "to": _moment(until * HOUR),
-        "by": asked.by,
+        "by": query.by,
         "versions": list(versions.values()),
     }
 
 
-def _number_quality(sums: Doubles, asked: QualityQuery) -> JSON:
+def _number_quality(sums: Doubles, query: QualityQuery) -> JSON:
     n, crps, error, squared = sums[:4]
     pit = sums[4 + len(COVERAGES) : len(NUMBER_SUMS)]
-    levels = sorted({*COVERAGES, *([] if asked.coverage is None else [asked.coverage])})
+    levels = sorted({*COVERAGES, *([] if query.coverage is None else [query.coverage])})
     widths = {_label(coverage): float(sums[4 + place] / n) for place, coverage in enumerate(COVERAGES)}
     return {
         "n": round(n),

@@ -33,7 +33,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, ClassPrediction, Prediction
 from murho.service.errors import NotReadyError
-from murho.service.outcomes.records import Batch, VersionFacts
+from murho.service.outcomes.types import Batch, VersionFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ MOST_TAKEN = 100
 MOST_PAGES = 2**12
 """Of 4 KiB, in the queue's log."""
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class Recorder:
         for queue in (self._adding, self._queue):
             queue.close()
 
-    async def in_thread(self, work: Callable[[], Result], seconds: float = LONGEST_READ) -> Result:
+    async def in_thread(self, work: Callable[[], ResultT], seconds: float = LONGEST_READ) -> ResultT:
         """Runs work with the store in one of a few threads, for some seconds at most.
 
         Raises:

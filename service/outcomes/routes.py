@@ -13,21 +13,21 @@ from pydantic import BaseModel, Field
 from murho.model.errors import TableError
 from murho.model.tables.cells import canonical_category, parse_number
 from murho.model.tables.csv_reader import parse_csv, read_header
+from murho.service.context import ContextDependency, JSONBytes, ServiceContext
 from murho.service.errors import MediaTypeError, TooLargeError, UnknownModelError, wrong
-from murho.service.outcomes.records import QualityQuery, VersionFacts
-from murho.service.parts import JSONBytes, Parts, PartsDependency
+from murho.service.outcomes.types import QualityQuery, VersionFacts
+from murho.service.predict.budgets import decompressed, whole_body
 from murho.service.predict.json_bodies import load_json
-from murho.service.predict.memory import decompressed, whole_body
-from murho.service.predict.options import LONGEST_ID, Many, Strict, Told, parsed, shown
+from murho.service.predict.json_rows import MAX_LISTED, Problems, pointer, shorten
+from murho.service.predict.options import LONGEST_ID, Many, RequestModel, ResponseModel, shown, validate_document
 from murho.service.predict.routes import REFERENCE
-from murho.service.predict.rows import MAX_LISTED, Problems, pointer, shorten
 from murho.service.security import Caller
 from murho.service.settings import Settings
 from murho.service.tables.arrow_tables import stream_size
 from murho.service.tables.table_codec import check_size
 
 if TYPE_CHECKING:
-    from murho.service.outcomes.records import Value
+    from murho.service.outcomes.types import Value
 
 # The store is imported where it is used, as SQLAlchemy takes a while.
 
@@ -41,7 +41,7 @@ MOST = 1e38
 KINDS = "application/json, text/csv or application/vnd.apache.arrow.stream"
 
 
-class Outcome(Strict):
+class Outcome(RequestModel):
     """What came true of a recorded prediction."""
 
     id: Any = Field(json_schema_extra={"type": "string", "minLength": 1, "maxLength": LONGEST_ID})
@@ -49,20 +49,20 @@ class Outcome(Strict):
     """A number, or the name of a class."""
 
 
-class OutcomesRequest(Strict):
+class OutcomesRequest(RequestModel):
     """What came true of recorded predictions of one model."""
 
     outcomes: Many[Outcome] = Field(min_length=1)
 
 
-class UnknownOutcome(Told):
+class UnknownOutcome(ResponseModel):
     """An outcome that was not kept."""
 
     id: str
     why: str
 
 
-class OutcomesResponse(Told):
+class OutcomesResponse(ResponseModel):
     """What became of the outcomes."""
 
     accepted: int
@@ -83,7 +83,7 @@ def _document(model: type[BaseModel]) -> dict[str, Any]:
     responses={200: {"content": _document(OutcomesResponse)}},
     openapi_extra={"requestBody": {"required": True, "content": _document(OutcomesRequest)}},
 )
-async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> JSONBytes:
+async def _add_outcomes(request: Request, service: ContextDependency, name: str) -> JSONBytes:
     """Takes `{"outcomes": [{"id": "…", "value": 21.5}]}`, or the columns id and value as CSV or Arrow.
 
     Late, in any order, many at a time, and again: an id and its value count once, another value revises the first.
@@ -91,14 +91,14 @@ async def _add_outcomes(request: Request, parts: PartsDependency, name: str) -> 
     from murho.service.outcomes.recorder import LONGEST_WORK
 
     caller: Caller = request.scope["state"]["caller"]
-    parts.security.require_outcomes(caller)
-    recorder, headers = parts.require_recorder(), request.scope["state"]["headers"]
+    service.security.require_outcomes(caller)
+    recorder, headers = service.require_recorder(), request.scope["state"]["headers"]
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in READERS:
         raise MediaTypeError(f"{media_type[:80]!r} isn't read here. Send {KINDS}.")
-    async with whole_body(parts.settings, parts.request_room, request.scope, request.receive) as body:
+    async with whole_body(service.settings, service.request_budget, request.scope, request.receive) as body:
         coding = headers.get("content-encoding", "")
-        adding = partial(_add, parts, caller, name, media_type, coding, body)
+        adding = partial(_add, service, caller, name, media_type, coding, body)
         return JSONBytes(await recorder.in_thread(adding, LONGEST_WORK))
 
 
@@ -114,20 +114,20 @@ PARAMETERS = [
     name="quality",
     openapi_extra={"parameters": PARAMETERS},
 )
-async def _quality(request: Request, parts: PartsDependency, name: str) -> JSONBytes:
+async def _quality(request: Request, service: ContextDependency, name: str) -> JSONBytes:
     """Answers coverage, CRPS, bias, width and PITs, or scores of classes, of each version, and its alarm."""
     from murho.service.outcomes.quality import quality_of
 
-    recorder, asked = parts.require_recorder(), parsed(QualityQuery, dict(request.query_params))
-    return JSONBytes(await recorder.in_thread(lambda: quality_of(recorder.store, name, _facts(parts, name), asked)))
+    recorder, query = service.require_recorder(), validate_document(QualityQuery, dict(request.query_params))
+    return JSONBytes(await recorder.in_thread(lambda: quality_of(recorder.store, name, _facts(service, name), query)))
 
 
 @router.get("/models/{name}/decisions/{id:path}", summary="A recorded decision, and its outcome", name="decision")
-async def _decision(request: Request, parts: PartsDependency, name: str, id: str) -> JSONBytes:  # noqa: A002 - in the path
+async def _decision(request: Request, service: ContextDependency, name: str, id: str) -> JSONBytes:  # noqa: A002 - in the path
     """Answers what was decided; `request`, sent to this version's `decide`, gives the same to the bit."""
     caller: Caller = request.scope["state"]["caller"]
-    parts.security.require_outcomes(caller)
-    recorder = parts.require_recorder()
+    service.security.require_outcomes(caller)
+    recorder = service.require_recorder()
 
     def look() -> dict[str, Any]:
         recorder.settle()
@@ -142,22 +142,24 @@ async def _decision(request: Request, parts: PartsDependency, name: str, id: str
     return JSONBytes(await recorder.in_thread(look))
 
 
-def _facts(parts: Parts, name: str) -> "dict[str, VersionFacts]":
+def _facts(service: ServiceContext, name: str) -> "dict[str, VersionFacts]":
     """Returns what the store knows of a model's versions; if it was never recorded, what is served.
 
     Raises:
         UnknownModelError: There is no such model.
     """
-    if facts := parts.require_recorder().store.facts(name):
+    if facts := service.require_recorder().store.facts(name):
         return facts
-    served = parts.registry.snapshot.find(name, None)
+    served = service.registry.snapshot.find(name, None)
     return {served.version: VersionFacts.of(served.spec)}
 
 
-def _add(parts: Parts, caller: Caller, name: str, media_type: str, coding: str, body: bytes) -> dict[str, Any]:
-    recorder, settings = parts.require_recorder(), parts.settings
+def _add(
+    service: ServiceContext, caller: Caller, name: str, media_type: str, coding: str, body: bytes
+) -> dict[str, Any]:
+    recorder, settings = service.require_recorder(), service.settings
     recorder.settle()
-    facts = _facts(parts, name)
+    facts = _facts(service, name)
     body = decompressed(body, coding, settings.max_body_bytes)
     ids, values = READERS[media_type](body, settings)
     classes = any(each.classes is not None for each in facts.values())
@@ -166,8 +168,8 @@ def _add(parts: Parts, caller: Caller, name: str, media_type: str, coding: str, 
     known = recorder.store.known(name, [*stored]) if caller.digest else ()
     own = {stored[key]: key for key in known}
     found = recorder.store.add(name, [own.get(key, key) for key in ids], values)
-    if parts.bands is not None:
-        parts.bands.refresh()
+    if service.bands is not None:
+        service.bands.refresh()
     others = recorder.store.models_of([*found.unknown][:MAX_LISTED])
     whys = {stored.get(key, key): why for key, why in found.unknown.items()} | {
         key: f"It is of the model {model!r}." for key, model in others.items() if model != name
@@ -178,7 +180,7 @@ def _add(parts: Parts, caller: Caller, name: str, media_type: str, coding: str, 
 
 def _from_json(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
     """Returns ids and values of a document."""
-    outcomes = parsed(OutcomesRequest, load_json(body, settings.max_json_bytes)).outcomes
+    outcomes = validate_document(OutcomesRequest, load_json(body, settings.max_json_bytes)).outcomes
     _require_few(len(outcomes))
     return [each.id for each in outcomes], [each.value for each in outcomes]
 

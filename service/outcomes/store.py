@@ -17,21 +17,6 @@ import numpy as np
 from sqlalchemy import Connection, Row, bindparam, delete, func, insert, or_, select, text, update
 
 from murho.model.errors import OptionError
-from murho.service.outcomes.records import (
-    Accepted,
-    Batch,
-    Earlier,
-    Follower,
-    Pair,
-    Scored,
-    State,
-    Told,
-    Value,
-    VersionFacts,
-    by_version,
-    misfit,
-    value_of,
-)
 from murho.service.outcomes.schema import (
     PREDICTIONS,
     REQUESTS,
@@ -47,6 +32,21 @@ from murho.service.outcomes.schema import (
     serialised,
     upsert,
     writing,
+)
+from murho.service.outcomes.types import (
+    Accepted,
+    Batch,
+    Earlier,
+    Follower,
+    Pair,
+    RowOutcome,
+    Scored,
+    State,
+    Value,
+    VersionFacts,
+    by_version,
+    misfit,
+    value_of,
 )
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Store:
                 serialised(connection, model)
                 facts = _facts(connection, model)
                 rows = {row.id: row for row in _predicted(connection, model, part)}
-                new, earlier = list[Told](), list[Row[Any]]()
+                new, earlier = list[RowOutcome](), list[Row[Any]]()
                 for key in part:
                     row, value = rows.get(key), given[key]
                     why = misfit(model, row, value, facts)
@@ -201,10 +201,15 @@ class Store:
         return Accepted(len(given) - len(unknown), revised, unknown)
 
     def _take(
-        self, connection: Connection, model: str, facts: dict[str, VersionFacts], told: list[Told], at: float
+        self,
+        connection: Connection,
+        model: str,
+        facts: dict[str, VersionFacts],
+        row_outcomes: list[RowOutcome],
+        at: float,
     ) -> None:
         """Scores outcomes by version, keeps them, adds them to the sums, and lets followers learn from them."""
-        for scored, pairs in by_version(model, facts, told):
+        for scored, pairs in by_version(model, facts, row_outcomes):
             _roll(connection, scored, pairs)
             changes = [
                 {
@@ -426,10 +431,10 @@ def _roll_rows(
             _roll(connection, scored, pairs, deleted)
 
 
-def _roll(connection: Connection, scored: Scored, told: Sequence[Told], deleted: int = 0) -> None:
+def _roll(connection: Connection, scored: Scored, row_outcomes: Sequence[RowOutcome], deleted: int = 0) -> None:
     """Adds outcomes to the sums of all, and of each group of the rows whose inputs are known."""
     totals: defaultdict[tuple[int, str, str], Doubles] = defaultdict(lambda: np.zeros(len(SUMS)))
-    for (row, _), sums in zip(told, scored.sums, strict=True):
+    for (row, _), sums in zip(row_outcomes, scored.sums, strict=True):
         cells, hour = {} if row.inputs is None else msgspec.json.decode(row.inputs), int(row.at // HOUR)
         groups = [(each.name, each.group(cells[each.name])) for each in scored.facts.features if each.name in cells]
         for feature, group in (("", ""), *groups):

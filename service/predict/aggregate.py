@@ -15,14 +15,14 @@ from pydantic import AfterValidator, Field
 
 from murho.model.errors import OptionError
 from murho.model.tables.schema_inference import MOST_WEIGHT
+from murho.service.context import JSONBytes
 from murho.service.engine.scheduler import PASS_SECONDS
 from murho.service.errors import DeadlineError, wrong
-from murho.service.parts import JSONBytes
-from murho.service.predict.answers import Asked, InputWarning, ModelName, Terms, names_of
+from murho.service.predict.answers import InputWarning, ModelName, ParsedRequest, Terms, names_of
 from murho.service.predict.in_flight import InFlight
-from murho.service.predict.options import Cell, Included, Many, PredictRequest, Told
-from murho.service.predict.routes import OF_MODELS, Door, reader_of
-from murho.service.predict.rows import pointer
+from murho.service.predict.json_rows import pointer
+from murho.service.predict.options import Cell, Included, Many, PredictRequest, ResponseModel
+from murho.service.predict.routes import OF_MODELS, Endpoint, reader_of
 from murho.service.tables.table_codec import TableCodec
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from murho.model.predictive.prediction import AnyPrediction
     from murho.model.predictive.totals import Totals
     from murho.model.tables.schema import Schema
-    from murho.service.predict.rows import Inputs
+    from murho.service.predict.json_rows import Inputs
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 
 def _one(value: object) -> object:
@@ -64,7 +64,7 @@ class AggregateRequest(PredictRequest):
     held-out rows told. In JSON alone."""
 
 
-class AggregateResponse(Told):
+class AggregateResponse(ResponseModel):
     """One entry a group, in the order of first rows; of a classifier a list over its classes."""
 
     model: ModelName
@@ -87,19 +87,19 @@ class AggregateResponse(Told):
 
 
 async def _answer(call: InFlight) -> Response:
-    reader, schema, parts = reader_of(call.headers.get("content-type", "")), call.model.schema, call.parts
-    terms = Terms(call.query, schema, parts.settings, AggregateRequest)
+    reader, schema, service = reader_of(call.headers.get("content-type", "")), call.model.schema, call.service
+    terms = Terms(call.query, schema, service.settings, AggregateRequest)
     for name in LISTS:
         if name in call.query and isinstance(reader, TableCodec):
             raise wrong(pointer(name), "A table has no place for it. Send JSON.")
-    asked = await call.decode(reader.decode, terms, unpacks=reader.unpacks)
-    call.take_rows(asked.inputs)
+    parsed = await call.decode(reader.decode, terms, unpacks=reader.unpacks)
+    call.take_rows(parsed.inputs)
     try:
-        document = await _document(call, asked, cast("AggregateRequest", asked.request))
+        document = await _document(call, parsed, cast("AggregateRequest", parsed.request))
         return await call.in_thread(partial(JSONBytes, document))
     except DeadlineError:
         raise DeadlineError(
-            f"There was no answer in time: {call.rows} of {asked.inputs.count} rows were computed. Send fewer rows, "
+            f"There was no answer in time: {call.rows} of {parsed.inputs.count} rows were computed. Send fewer rows, "
             "ask for fewer samples, or allow more time."
         ) from None
     except OptionError as error:
@@ -109,7 +109,7 @@ async def _answer(call: InFlight) -> Response:
         raise wrong(pointer(option[2:]) if named else "", message if named else str(error)) from None
 
 
-DOOR = Door(
+ENDPOINT = Endpoint(
     "aggregate",
     tuple(f"{model}/aggregate" for model in OF_MODELS),
     "Add up predictions of",
@@ -121,7 +121,7 @@ DOOR = Door(
 )
 
 
-def _totals(schema: "Schema", asked: Asked, own: AggregateRequest) -> "Totals":
+def _totals(schema: "Schema", parsed: ParsedRequest, own: AggregateRequest) -> "Totals":
     """Returns totals without rows, once what the request says of each row is checked.
 
     Raises:
@@ -130,16 +130,16 @@ def _totals(schema: "Schema", asked: Asked, own: AggregateRequest) -> "Totals":
     """
     from murho.model.predictive.totals import Totals, TotalsOptions, default_statistic
 
-    totals = Totals.of(TotalsOptions(own.statistic or default_statistic(schema), own.threshold, asked.options), schema)
-    if any(getattr(asked.options, name) for name in get_args(Included)):
+    totals = Totals.of(TotalsOptions(own.statistic or default_statistic(schema), own.threshold, parsed.options), schema)
+    if any(getattr(parsed.options, name) for name in get_args(Included)):
         raise wrong("/include", "Totals have nothing to include; leave it out.")
     if own.record or own.ids is not None:
         raise wrong("/record", "Totals aren't recorded: outcomes are of rows. Leave it out.")
     if own.by and own.groups is not None:
         raise wrong("/groups", "Rows are grouped by features or by labels, not by both.")
     for name in LISTS:
-        if getattr(own, name) is not None and len(getattr(own, name)) != asked.inputs.count:
-            raise wrong(pointer(name), f"Expected one for each of {asked.inputs.count} rows.")
+        if getattr(own, name) is not None and len(getattr(own, name)) != parsed.inputs.count:
+            raise wrong(pointer(name), f"Expected one for each of {parsed.inputs.count} rows.")
     return totals
 
 
@@ -147,15 +147,15 @@ LISTS = ("groups", "weights", "units")
 """What has one entry a row."""
 
 
-async def _document(call: InFlight, asked: Asked, own: AggregateRequest) -> dict[str, Any]:
+async def _document(call: InFlight, parsed: ParsedRequest, own: AggregateRequest) -> dict[str, Any]:
     """Returns the answer; rows are answered some at a time, and added up in a thread.
 
     Raises:
         OptionError: An option can't be used.
         MurhoError: See `InFlight.compute`.
     """
-    model, inputs = call.model, asked.inputs
-    totals = await call.in_thread(partial(_totals, model.schema, asked, own))
+    model, inputs = call.model, parsed.inputs
+    totals = await call.in_thread(partial(_totals, model.schema, parsed, own))
     call.admit(inputs.count, totals.asked, own.timeout)
 
     def add(answer: "AnyPrediction", inputs: "Inputs", labels: "Sequence[tuple[Any, ...]]") -> None:
@@ -170,7 +170,7 @@ async def _document(call: InFlight, asked: Asked, own: AggregateRequest) -> dict
         call.admit_more(totals.group_cost(new))
         groups, rows = len(totals.groups) + new, start + some.count
         size = totals.memory(groups, rows, 0 if own.units is None else rows)
-        await call.take_room(size, call.parts.totals_room)
+        await call.reserve(size, call.service.totals_budget)
         found = await call.compute(some, totals.asked, most_outside=0)
         await call.in_thread(partial(add, found.prediction, some, labels))
     alone, rest = None, await call.in_thread(lambda: totals.alone)
@@ -180,10 +180,10 @@ async def _document(call: InFlight, asked: Asked, own: AggregateRequest) -> dict
         few = replace(inputs, columns=firsts, count=len(next(iter(firsts.values()))))
         call.admit_more(model.cost(few.count, options))
         alone = (await call.compute(few, options, most_outside=0, again=True)).prediction
-    parts = totals.answer_in_parts(alone, model.spec.totals)
-    while (answered := await call.in_thread(partial(_continue, parts))) is None:
+    work = totals.answer_in_parts(alone, model.spec.totals)
+    while (result := await call.in_thread(partial(_continue, work))) is None:
         pass
-    call.answered(asked.options)
+    call.count_answer(parsed.options)
     call.counted.count_totals(totals.rows, len(totals.groups))
     classes = model.schema.target.classes
     return {
@@ -191,7 +191,7 @@ async def _document(call: InFlight, asked: Asked, own: AggregateRequest) -> dict
         "statistic": totals.options.statistic,
         "by": own.by or [],
         **({} if classes is None else {"classes": classes}),
-        **answered.document(asked.options),
+        **result.document(parsed.options),
     }
 
 
@@ -215,13 +215,13 @@ def _labels(
     return labels, new
 
 
-def _continue(parts: "Generator[None, None, Result]") -> "Result | None":
+def _continue(work: "Generator[None, None, ResultT]") -> "ResultT | None":
     """Goes on with work that comes in parts, for a moment; returns its result, None while some of it is left."""
     end = time.monotonic() + PASS_SECONDS
     try:
         while time.monotonic() < end:
-            next(parts)
+            next(work)
     except StopIteration as stop:
-        result: Result = stop.value
+        result: ResultT = stop.value
         return result
     return None

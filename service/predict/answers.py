@@ -31,8 +31,8 @@ from murho.model.predictive.prediction import (
     PredictOptions,
     level_hint,
 )
-from murho.service.predict.memory import VARY, compressed
-from murho.service.predict.options import PredictRequest, RecordOptions, Told
+from murho.service.predict.budgets import VARY, compressed
+from murho.service.predict.options import PredictRequest, RecordOptions, ResponseModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from murho.model.tables.schema import Schema, UnfamiliarValue
     from murho.service.engine.jobs import ModelLike
-    from murho.service.predict.rows import Inputs
+    from murho.service.predict.json_rows import Inputs
     from murho.service.settings import Settings
 
 MAX_WARNINGS = 100
@@ -64,7 +64,7 @@ class Terms(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedRequest:
     """What a request asks for.
 
     Attributes:
@@ -79,12 +79,12 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Result:
     """An answer, ready to be encoded.
 
     Attributes:
         model: The model that answers.
-        asked: The request.
+        parsed: The request.
         prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
         values: About how many values it has (`predict.predictions.answer_values`).
@@ -94,7 +94,7 @@ class Answered:
     """
 
     model: ModelLike
-    asked: Asked
+    parsed: ParsedRequest
     prediction: AnyPrediction
     warnings: list[dict[str, str]]
     values: int
@@ -105,7 +105,7 @@ class Answered:
     @property
     def options(self) -> PredictOptions:
         """The options of the request."""
-        return self.asked.options
+        return self.parsed.options
 
 
 class ToRecord(NamedTuple):
@@ -162,7 +162,7 @@ class Codec(ABC):
         return media_type == self.media_type or media_type in self.aliases
 
     @abstractmethod
-    def decode(self, body: bytes, terms: Terms) -> Asked:
+    def decode(self, body: bytes, terms: Terms) -> ParsedRequest:
         """Returns the rows and the options of a request.
 
         Args:
@@ -175,23 +175,23 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def encode(self, answered: Answered) -> Encoded:
+    def encode(self, result: Result) -> Encoded:
         """Returns the answer."""
 
 
-def warnings_of(outside: Sequence[UnfamiliarValue], asked: Asked) -> list[dict[str, str]]:
+def warnings_of(outside: Sequence[UnfamiliarValue], parsed: ParsedRequest) -> list[dict[str, str]]:
     """Returns warnings with pointers in the form of the request: values unlike the training rows, and odd levels.
 
     Args:
         outside: The first values unlike the training rows, at most `MAX_WARNINGS` + 1. If there is one above
             `MAX_WARNINGS`, the last warning says that there are more.
-        asked: The request: levels that may be meant otherwise come first.
+        parsed: The request: levels that may be meant otherwise come first.
     """
     warnings = []
-    if (hint := level_hint(asked.options.percentiles)) is not None:
+    if (hint := level_hint(parsed.options.percentiles)) is not None:
         warnings.append({"pointer": "/percentiles", "message": hint})
     for item in outside[:MAX_WARNINGS]:
-        where = asked.inputs.pointer(item.row, item.feature)
+        where = parsed.inputs.pointer(item.row, item.feature)
         warnings.append({"pointer": where, "message": f"{item.feature}: {item.message}"})
     if len(outside) > MAX_WARNINGS:
         message = f"More values are unlike the training rows; the first {MAX_WARNINGS} are listed."
@@ -204,10 +204,10 @@ def names_of(model: ModelLike) -> dict[str, Any]:
     return {"model": {"name": model.name, "version": model.version}, "target": model.schema.target.name}
 
 
-def head_of(answered: Answered) -> dict[str, Any]:
+def head_of(result: Result) -> dict[str, Any]:
     """Returns what every form of an answer to a prediction begins with."""
-    prediction = answered.prediction
-    head = names_of(answered.model) | {"samples": prediction.samples, "seed": prediction.seed}
+    prediction = result.prediction
+    head = names_of(result.model) | {"samples": prediction.samples, "seed": prediction.seed}
     if prediction.classes is not None:
         head["classes"] = list(prediction.classes)
     return head
@@ -218,7 +218,7 @@ def calibration_of(adapted: AdaptedBands) -> dict[str, Any]:
     return {"adapted": True, "outcomes": adapted.outcomes, "state": adapted.state}
 
 
-def answer_columns(answered: Answered) -> dict[str, NDArray[Any]]:
+def answer_columns(result: Result) -> dict[str, NDArray[Any]]:
     """Returns the columns by name: those of `murho predict`, then what else was asked for.
 
     For a number these are `mean, std, epistemic_std, aleatoric_std`, then `p5, p50, …`, `exceedance_T` for each
@@ -231,35 +231,35 @@ def answer_columns(answered: Answered) -> dict[str, NDArray[Any]]:
 
     With ids `id` comes first: a text, or None, in each cell.
     """
-    columns = columns_of_prediction(answered.prediction, answered.options, tuple(Place))
-    return columns if answered.ids is None else {"id": np.array(answered.ids, dtype=object), **columns}
+    columns = columns_of_prediction(result.prediction, result.options, tuple(Place))
+    return columns if result.ids is None else {"id": np.array(result.ids, dtype=object), **columns}
 
 
-def answer_facts(answered: Answered) -> dict[str, Any]:
+def answer_facts(result: Result) -> dict[str, Any]:
     """Returns what belongs to the whole answer, by the keys of the JSON answer."""
-    prediction = answered.prediction
+    prediction = result.prediction
     details = [field.detail for field in prediction.answer_fields if field.detail is not None]
     return {
-        **head_of(answered),
+        **head_of(result),
         "calibrated": prediction.calibrated,
-        **({} if answered.adapted is None else {"calibration": calibration_of(answered.adapted)}),
-        **{detail.name: getattr(answered.options, detail.option) for detail in details},
-        "warnings": answered.warnings,
+        **({} if result.adapted is None else {"calibration": calibration_of(result.adapted)}),
+        **{detail.name: getattr(result.options, detail.option) for detail in details},
+        "warnings": result.warnings,
     }
 
 
-def fact_headers(answered: Answered) -> dict[str, str]:
+def fact_headers(result: Result) -> dict[str, str]:
     """Returns the facts as headers of an answer whose body has no place for them."""
-    prediction = answered.prediction
+    prediction = result.prediction
     return {
-        "murho-model": answered.model.name,
-        "murho-version": answered.model.version,
+        "murho-model": result.model.name,
+        "murho-version": result.model.version,
         "murho-samples": str(prediction.samples),
         "murho-seed": str(prediction.seed),
         "murho-calibrated": str(prediction.calibrated).lower(),
         "murho-extrapolation": str(np.count_nonzero(prediction.extrapolation)),
-        "murho-warnings": str(len(answered.warnings)),
-        **({} if answered.adapted is None else {"murho-state": answered.adapted.state}),
+        "murho-warnings": str(len(result.warnings)),
+        **({} if result.adapted is None else {"murho-state": result.adapted.state}),
     }
 
 
@@ -286,21 +286,21 @@ def whole(encoded: Encoded, coding: str | None) -> Body:
     return Body(content, encoded.media_type, headers)
 
 
-class ModelName(Told):
+class ModelName(ResponseModel):
     """Which checkpoint answered."""
 
     name: str
     version: str
 
 
-class InputWarning(Told):
+class InputWarning(ResponseModel):
     """A value unlike the training rows."""
 
     pointer: str
     message: str
 
 
-class Adapted(Told):
+class Adapted(ResponseModel):
     """What outcomes have made of the bands."""
 
     adapted: bool
@@ -310,7 +310,7 @@ class Adapted(Told):
     """Which state of the bands this is, in the service's store."""
 
 
-class WorthAsking(Told):
+class WorthAsking(ResponseModel):
     """A missing cell, and how far the variance, or a class's entropy, is expected to fall once it is known."""
 
     feature: str
@@ -389,10 +389,10 @@ def _entry(field: AnswerField, prefix: str, *, part: bool = False) -> tuple[Any,
         values, about = create_model(f"{prefix}{title}", __doc__=field.about, **entries), None
     elif not part:
         about = (
-            " ".join(filter(None, (field.about, axes and f"{axes}.", "Only if asked for." if field.asked else None)))
+            " ".join(filter(None, (field.about, axes and f"{axes}.", "Only if asked for." if field.option else None)))
             or None
         )
-    if field.asked:
+    if field.option:
         return values | None, Field(None, description=about)
     return values if part or field.without_draws else values | None, Field(description=about)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 THREADS = 2
 
@@ -29,14 +29,14 @@ class CodecThreads:
         self._lock = Lock()
         self._waiting: dict[Hashable, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
 
-    def submit(self, flow: Hashable, work: Callable[[], Result]) -> asyncio.Future[Result]:
+    def submit(self, flow: Hashable, work: Callable[[], ResultT]) -> asyncio.Future[ResultT]:
         """Has large work done in a thread, so that other requests go on meanwhile.
 
         Args:
             flow: Flows take turns; the work of one flow is done in the order in which it comes.
             work: The work. Once the future is cancelled it is dropped, unless it has begun.
         """
-        future: Future[Result] = Future()
+        future: Future[ResultT] = Future()
         with self._lock:
             self._waiting.setdefault(flow, deque()).append((future, work))
         self._threads.submit(self._run)

@@ -12,15 +12,21 @@ from pydantic import Field
 
 from murho.model.errors import OptionError
 from murho.model.evaluation.counterfactual import MOST_ROWS, Counterfactual, Goal, counterfactuals
+from murho.service.context import JSONBytes
 from murho.service.errors import wrong
-from murho.service.parts import JSONBytes
-from murho.service.predict.answers import Asked, ModelName, Terms, names_of
+from murho.service.predict.answers import ModelName, ParsedRequest, Terms, names_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import document_of
-from murho.service.predict.options import CommonOptions, RecordOptions, Told, parsed, predict_options
+from murho.service.predict.json_rows import Problems, cells_of, explain_unknown, parse_inputs, pointer
+from murho.service.predict.options import (
+    CommonOptions,
+    RecordOptions,
+    ResponseModel,
+    predict_options,
+    validate_document,
+)
 from murho.service.predict.predictions import ask
-from murho.service.predict.routes import OF_MODELS, Door
-from murho.service.predict.rows import Problems, cells_of, explain_unknown, parse_inputs, pointer
+from murho.service.predict.routes import OF_MODELS, Endpoint
 
 if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
@@ -43,11 +49,11 @@ class CounterfactualRequest(CommonOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked(Asked):
+class _ParsedRequest(ParsedRequest):
     own: CounterfactualRequest
 
 
-class Change(Told):
+class Change(ResponseModel):
     """What becomes of a cell."""
 
     feature: str
@@ -55,7 +61,7 @@ class Change(Told):
     to: Any
 
 
-class FoundRow(Told):
+class FoundRow(ResponseModel):
     """A row that reaches the goal, and its answer."""
 
     inputs: dict[str, Any]
@@ -69,7 +75,7 @@ class FoundRow(Told):
     probability: float | None = None
 
 
-class CounterfactualResponse(Told):
+class CounterfactualResponse(ResponseModel):
     """Rows that reach the goal, the nearest first."""
 
     model: ModelName
@@ -88,24 +94,24 @@ NONE = (
 
 
 async def _answer(call: InFlight) -> Response:
-    terms = Terms(call.query, call.model.schema, call.parts.settings)
-    asked = await call.decode(_read, terms)
-    model, own = call.model, asked.own
+    terms = Terms(call.query, call.model.schema, call.service.settings)
+    parsed = await call.decode(_read, terms)
+    model, own = call.model, parsed.own
     try:
-        options = own.goal.options(model.schema, call.followed(asked.options))
+        options = own.goal.options(model.schema, call.with_adapted_bands(parsed.options))
     except OptionError as error:
         said = str(error).removeprefix("goal: ")
         raise wrong("/goal", f"{said[:1].upper()}{said[1:]}.") from None
     call.admit(MOST_ROWS, options, own.timeout)
-    row, distribution = asked.inputs.columns, model.spec.encoder.distribution
+    row, distribution = parsed.inputs.columns, model.spec.encoder.distribution
     asking = counterfactuals(model.schema, distribution, row, own.goal, options, fixed=own.fixed, count=own.count)
     found = await ask(call, asking)
     call.rows = 1
-    call.answered(options)
-    return JSONBytes(_document(model, own.goal, asked, found))
+    call.count_answer(options)
+    return JSONBytes(_document(model, own.goal, parsed, found))
 
 
-DOOR = Door(
+ENDPOINT = Endpoint(
     "counterfactual",
     tuple(f"{model}/counterfactual" for model in OF_MODELS),
     "Find the nearest rows that reach a goal, by",
@@ -116,10 +122,10 @@ DOOR = Door(
 )
 
 
-def _read(body: bytes, terms: Terms) -> _Asked:
+def _read(body: bytes, terms: Terms) -> _ParsedRequest:
     """Returns the row and the options of a document; see `Codec.decode`."""
     schema, settings = terms.schema, terms.settings
-    own = parsed(CounterfactualRequest, document_of(body, terms))
+    own = validate_document(CounterfactualRequest, document_of(body, terms))
     problems, names = Problems(), {feature.name for feature in schema.features}
     for place, name in enumerate(own.fixed):
         if name not in names:
@@ -130,13 +136,13 @@ def _read(body: bytes, terms: Terms) -> _Asked:
     options = predict_options(own, settings, schema.target)
     # There is one row, and so no number of it.
     row = parse_inputs([own.inputs], schema, 1, lambda place: place.replace("/inputs/0", "/inputs", 1))
-    return _Asked(row, options, RecordOptions(), own=own)
+    return _ParsedRequest(row, options, RecordOptions(), own=own)
 
 
-def _document(model: "ModelLike", goal: Goal, asked: Asked, found: "Counterfactual") -> dict[str, Any]:
+def _document(model: "ModelLike", goal: Goal, parsed: ParsedRequest, found: "Counterfactual") -> dict[str, Any]:
     """Returns the answer as JSON data."""
     given, *found_rows = map(
-        orjson.loads, [*cells_of(model.schema, asked.inputs.columns), *cells_of(model.schema, found.columns)]
+        orjson.loads, [*cells_of(model.schema, parsed.inputs.columns), *cells_of(model.schema, found.columns)]
     )
     rows = []
     for place, (row, distance) in enumerate(zip(found_rows, found.distances.tolist(), strict=True)):

@@ -18,14 +18,12 @@ from pydantic import ConfigDict, Field
 from murho.model.errors import OptionError, Problem
 from murho.model.evaluation.recorded import with_grid
 from murho.model.files import JSON
+from murho.service.context import JSONBytes
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError, wrong
-from murho.service.parts import JSONBytes
-from murho.service.predict.answers import MAX_WARNINGS, Asked, InputWarning, ModelName, Terms, names_of
+from murho.service.predict.answers import MAX_WARNINGS, InputWarning, ModelName, ParsedRequest, Terms, names_of
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec, document_of
-from murho.service.predict.options import Many, RecordOptions, Strict, Told, parsed, predict_options
-from murho.service.predict.routes import OF_MODELS, Door, reader_of
-from murho.service.predict.rows import (
+from murho.service.predict.json_rows import (
     MAX_LISTED,
     Form,
     Inputs,
@@ -33,6 +31,15 @@ from murho.service.predict.rows import (
     parse_inputs,
     pointer,
 )
+from murho.service.predict.options import (
+    Many,
+    RecordOptions,
+    RequestModel,
+    ResponseModel,
+    predict_options,
+    validate_document,
+)
+from murho.service.predict.routes import OF_MODELS, Endpoint, reader_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +58,7 @@ VALUES_OF_PASS = 2**18
 """Rows times draws of a pass: about 1,000 rows of 256 draws."""
 
 
-class Abstain(Strict):
+class Abstain(RequestModel):
     """When to answer "unsure" in place of an action."""
 
     risk: float = Field(gt=0, lt=1)
@@ -97,7 +104,7 @@ class DecideRequest(RecordOptions):
     """Draws behind the answer."""
 
 
-class Evidence(Told):
+class Evidence(ResponseModel):
     """The held-out rows that say when to answer "unsure"."""
 
     method: str
@@ -107,7 +114,7 @@ class Evidence(Told):
     rows: int
 
 
-class DecideResponse(Told):
+class DecideResponse(ResponseModel):
     """One entry a context, in order; `[contexts][actions]` where there is one for each action."""
 
     model: ModelName
@@ -137,28 +144,28 @@ class DecideResponse(Told):
 
 
 async def _answer(call: InFlight) -> Response:
-    parts, model = call.parts, call.model
+    service, model = call.service, call.model
     if not isinstance(reader_of(call.headers.get("content-type", "")), JSONCodec):
         raise MediaTypeError("Decisions are asked for in JSON alone. Send application/json.")
-    terms = Terms(call.query, model.schema, parts.settings)
-    asked = await call.decode(_read, terms)
-    record = call.records(asked.request, asked.options, asked.inputs.count)
-    if record and parts.settings.record_inputs:
-        longest = max(len(orjson.dumps(each)) for each in asked.actions.inputs or ({},))
-        kept, most = asked.inputs.count * longest, parts.settings.max_body_bytes
+    terms = Terms(call.query, model.schema, service.settings)
+    parsed = await call.decode(_read, terms)
+    record = call.records(parsed.request, parsed.options, parsed.inputs.count)
+    if record and service.settings.record_inputs:
+        longest = max(len(orjson.dumps(each)) for each in parsed.actions.inputs or ({},))
+        kept, most = parsed.inputs.count * longest, service.settings.max_body_bytes
         if kept > most:
             raise TooLargeError(
-                f"The inputs of {asked.inputs.count} decisions, with actions of up to {longest} bytes, take {kept} "
+                f"The inputs of {parsed.inputs.count} decisions, with actions of up to {longest} bytes, take {kept} "
                 f"bytes in the store; this service records at most {most} of one request. Send fewer contexts."
             )
-    decisions, warnings = await _decided(call, asked, record=record)
-    recorded, more = await _recorded(call, asked, decisions) if record else ({}, [])
+    decisions, warnings = await _decided(call, parsed, record=record)
+    recorded, more = await _recorded(call, parsed, decisions) if record else ({}, [])
     document = {
         **names_of(model),
-        "policy": asked.how.policy,
-        "goal": asked.how.goal,
+        "policy": parsed.how.policy,
+        "goal": parsed.how.goal,
         **decisions.document(),
-        **({} if asked.how.risk is None else {"evidence": _evidence(model.spec.calibration)}),
+        **({} if parsed.how.risk is None else {"evidence": _evidence(model.spec.calibration)}),
         **recorded,
         "warnings": [*warnings, *more],
     }
@@ -174,7 +181,7 @@ def _evidence(calibration: "Calibration | None") -> JSON | None:
     return {"method": calibration.sets.method, "rows": len(calibration.held_out.labels)}
 
 
-DOOR = Door(
+ENDPOINT = Endpoint(
     "decide",
     tuple(f"{model}/decide" for model in OF_MODELS),
     "Decide with",
@@ -186,7 +193,7 @@ DOOR = Door(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked(Asked):
+class _ParsedRequest(ParsedRequest):
     """What a request asks for; `inputs` are the contexts, without what the actions set.
 
     Attributes:
@@ -204,7 +211,7 @@ class _Asked(Asked):
     document: JSON
 
 
-def _read(body: bytes, terms: Terms) -> _Asked:
+def _read(body: bytes, terms: Terms) -> _ParsedRequest:
     """Returns what a document asks for.
 
     Raises:
@@ -214,39 +221,39 @@ def _read(body: bytes, terms: Terms) -> _Asked:
     from murho.model.predictive.decisions import Actions, DecideOptions, draw_numbers
 
     document, schema, settings = document_of(body, terms), terms.schema, terms.settings
-    asked = parsed(DecideRequest, document)
-    samples = asked.samples or min(max(1, settings.samples), settings.max_samples)
-    of = predict_options(asked, settings, schema.target, samples=samples, percentiles=[])
-    actions = Actions.read(asked.actions, schema.target)
-    said = {name: getattr(asked, name) for name in ("policy", "goal", "width", "threshold", "at_least")}
+    parsed = validate_document(DecideRequest, document)
+    samples = parsed.samples or min(max(1, settings.samples), settings.max_samples)
+    of = predict_options(parsed, settings, schema.target, samples=samples, percentiles=[])
+    actions = Actions.read(parsed.actions, schema.target)
+    said = {name: getattr(parsed, name) for name in ("policy", "goal", "width", "threshold", "at_least")}
     given = {name: value for name, value in said.items() if value is not None}
-    how = DecideOptions(**given, risk=None if asked.abstain is None else asked.abstain.risk, of=of)
+    how = DecideOptions(**given, risk=None if parsed.abstain is None else parsed.abstain.risk, of=of)
     try:
         how.check(schema.target, actions)
     except OptionError as error:
         option, _, message = str(error).partition(": ")
         raise wrong(f"/{option}", f"{message[:1].upper()}{message[1:]}.") from None
-    contexts, columns = _cells(asked.contexts, actions, schema, settings.max_rows)
+    contexts, columns = _cells(parsed.contexts, actions, schema, settings.max_rows)
     if contexts.count * len(actions) > settings.max_rows:
         raise TooLargeError(
             f"The request has {contexts.count} contexts with {len(actions)} actions each; this service takes at most "
             f"{settings.max_rows} of both together. Send parts."
         )
     actions.contexts_at_a_time(samples)
-    if asked.draw is None:
+    if parsed.draw is None:
         draws = draw_numbers(contexts.count, samples)
-    elif how.policy != "thompson" or len(asked.draw) != contexts.count:
+    elif how.policy != "thompson" or len(parsed.draw) != contexts.count:
         raise wrong("/draw", f"Expected one for each of {contexts.count} contexts, of thompson.")
-    elif wrong_draws := [place for place, draw in enumerate(asked.draw) if not 0 <= draw < samples]:
+    elif wrong_draws := [place for place, draw in enumerate(parsed.draw) if not 0 <= draw < samples]:
         places = wrong_draws[:MAX_LISTED]
         raise BadInputError(Problem(pointer("draw", place), f"Expected 0 to {samples - 1}.") for place in places)
     else:
-        draws = np.array(asked.draw, dtype=np.int64)
+        draws = np.array(parsed.draw, dtype=np.int64)
     rest = {name: value for name, value in document.items() if name not in ("contexts", "draw", "record", "ids")}
-    return _Asked(
+    return _ParsedRequest(
         contexts,
         of,
-        asked,
+        parsed,
         how=how,
         actions=actions,
         set_by_actions=columns,
@@ -290,7 +297,7 @@ def _moved(key: str, within: str, where: str) -> str:
 _of_context = partial(_moved, "contexts", "")
 
 
-async def _decided(call: InFlight, asked: _Asked, *, record: bool) -> "tuple[Decisions, list[dict[str, str]]]":
+async def _decided(call: InFlight, parsed: _ParsedRequest, *, record: bool) -> "tuple[Decisions, list[dict[str, str]]]":
     """Returns the decisions and the warnings: contexts are answered some at a time, and decided in a thread.
 
     Raises:
@@ -298,51 +305,53 @@ async def _decided(call: InFlight, asked: _Asked, *, record: bool) -> "tuple[Dec
     """
     from murho.model.predictive.decisions import crossed, decide, joined
 
-    actions, inputs, options, model = asked.actions, asked.inputs, asked.how.asked, call.model
-    call.admit(inputs.count * (actions.rows + record), options, asked.request.timeout)
+    actions, inputs, options, model = parsed.actions, parsed.inputs, parsed.how.predict_options, call.model
+    call.admit(inputs.count * (actions.rows + record), options, parsed.request.timeout)
     found: list[Decisions] = []
     warnings = {"/actions": LINEAR} if actions.features and not model.spec.architecture.hidden else {}
     # A recorded decision can be repeated by itself, so it is computed by itself.
     step = 1 if record else actions.contexts_at_a_time(options.samples)
     drawn = min(step, inputs.count) * actions.values(options.samples)
-    await call.take_room(BYTES_OF_DRAW * drawn + VALUE_BYTES * inputs.count * len(actions))
+    await call.reserve(BYTES_OF_DRAW * drawn + VALUE_BYTES * inputs.count * len(actions))
     for start in range(0, inputs.count, step):
         part = slice(start, min(inputs.count, start + step))
         contexts = {name: column[part] for name, column in inputs.columns.items()}
         numbers = part.stop - part.start, actions.rows
-        columns = await call.in_thread(partial(crossed, contexts, asked.set_by_actions, model.schema, numbers))
-        first, rows = call.rows, _Rows(Form.RECORDS, columns, numbers[0] * numbers[1], asked=asked)
+        columns = await call.in_thread(partial(crossed, contexts, parsed.set_by_actions, model.schema, numbers))
+        first, rows = call.rows, _Rows(Form.RECORDS, columns, numbers[0] * numbers[1], parsed=parsed)
         reply = await call.compute(rows, options, rows_of_pass=max(1, VALUES_OF_PASS // options.samples))
         for item in reply.outside:
             warnings.setdefault(rows.pointer(first + item.row, item.feature), f"{item.feature}: {item.message}")
-        work = partial(decide, reply.prediction, actions, asked.how, asked.draws[part], model.spec.calibration)
+        work = partial(decide, reply.prediction, actions, parsed.how, parsed.draws[part], model.spec.calibration)
         found.append(await call.in_thread(work))
-    call.answered(options)
+    call.count_answer(options)
     listed = [{"pointer": place, "message": message} for place, message in warnings.items()]
     return joined(found), listed[:MAX_WARNINGS]
 
 
-async def _recorded(call: InFlight, asked: _Asked, decisions: "Decisions") -> tuple[JSON, list[dict[str, str]]]:
+async def _recorded(
+    call: InFlight, parsed: _ParsedRequest, decisions: "Decisions"
+) -> tuple[JSON, list[dict[str, str]]]:
     """Records the chosen actions as predictions; returns their ids, and warnings.
 
     Raises:
         MurhoError: See `InFlight.compute`.
     """
-    model, actions, own = call.model, asked.actions, asked.request.ids
+    model, actions, own = call.model, parsed.actions, parsed.request.ids
     made = np.arange(len(decisions.choice)) if actions.rows == 1 else np.flatnonzero(decisions.choice >= 0)
     ids: list[str | None] = [None] * len(decisions.choice)
     if not len(made):
         return {"ids": ids}, []
-    contexts = {name: column[made] for name, column in asked.inputs.columns.items()}
-    chosen = {name: column[decisions.choice[made]] for name, column in asked.set_by_actions.items()}
+    contexts = {name: column[made] for name, column in parsed.inputs.columns.items()}
+    chosen = {name: column[decisions.choice[made]] for name, column in parsed.set_by_actions.items()}
     columns = {each.name: {**contexts, **chosen}[each.name] for each in model.schema.features}
     rows = Inputs(Form.RECORDS, columns, len(made))
-    options = with_grid(asked.options, model.schema.target)
+    options = with_grid(parsed.options, model.schema.target)
     reply = await call.compute(rows, options, again=True)
     schema = replace(model.schema, features=tuple(each for each in model.schema.features if each.name in contexts))
-    cells, shared = cells_of(schema, contexts) if call.parts.settings.record_inputs else None, None
+    cells, shared = cells_of(schema, contexts) if call.service.settings.record_inputs else None, None
     if cells is not None:
-        document = orjson.dumps(asked.document, option=orjson.OPT_SORT_KEYS)
+        document = orjson.dumps(parsed.document, option=orjson.OPT_SORT_KEYS)
         shared = blake2b(document, digest_size=16).hexdigest(), document.decode()
     told = []
     for place, number in enumerate(made.tolist()):
@@ -352,9 +361,9 @@ async def _recorded(call: InFlight, asked: _Asked, decisions: "Decisions") -> tu
         if cells is not None and shared is not None:
             said["request"] = {"contexts": [orjson.loads(cells[place])]} | how
             said["shared"], _ = shared
-        told.append(orjson.dumps({"policy": asked.how.policy, **how, **said}).decode())
-    request = asked.request.model_copy(update={"ids": None if own is None else [own[number] for number in made]})
-    chosen_rows = Asked(rows, asked.options, request)
+        told.append(orjson.dumps({"policy": parsed.how.policy, **how, **said}).decode())
+    request = parsed.request.model_copy(update={"ids": None if own is None else [own[number] for number in made]})
+    chosen_rows = ParsedRequest(rows, parsed.options, request)
     kept, warnings = await call.recorded(chosen_rows, reply.prediction, decisions=told, shared=shared)
     for number, key in zip(made.tolist(), kept, strict=True):
         ids[number] = key
@@ -366,14 +375,14 @@ class _Rows(Inputs):
     """All actions of some contexts as rows.
 
     Attributes:
-        asked: The request.
+        parsed: The request.
     """
 
-    asked: _Asked
+    parsed: _ParsedRequest
 
     def pointer(self, row: int, feature: str) -> str:
         """Returns the pointer to a feature of a row, in its context or in its action."""
-        context, action = divmod(row, self.asked.actions.rows)
-        if feature in self.asked.set_by_actions:
+        context, action = divmod(row, self.parsed.actions.rows)
+        if feature in self.parsed.set_by_actions:
             return pointer("actions", action, "inputs", feature)
-        return self.asked.inputs.pointer(context, feature)
+        return self.parsed.inputs.pointer(context, feature)

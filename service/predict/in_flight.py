@@ -23,9 +23,9 @@ from murho.service.errors import (
     TooLargeError,
     wrong,
 )
-from murho.service.predict.answers import MAX_WARNINGS, Asked, Body, Codec, Terms, ToRecord
-from murho.service.predict.memory import PLAIN, SMALL_BYTES, LargeResponse, Room, Share, decompressed, read_body
-from murho.service.predict.rows import MAX_LISTED, Inputs, cells_of, pointer
+from murho.service.predict.answers import MAX_WARNINGS, Body, Codec, ParsedRequest, Terms, ToRecord
+from murho.service.predict.budgets import PLAIN, SMALL_BYTES, ByteBudget, LargeResponse, Lease, decompressed, read_body
+from murho.service.predict.json_rows import MAX_LISTED, Inputs, cells_of, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
     from murho.model.predictive.prediction import AdaptedBands, AnyPrediction, PredictOptions
     from murho.model.tables.schema import Columns
+    from murho.service.context import ServiceContext
     from murho.service.engine.admission import Admitted
-    from murho.service.parts import Parts
     from murho.service.predict.options import RecordOptions
     from murho.service.security import Caller
     from murho.service.telemetry.metrics import OfVersion
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 BYTES_PER_ROW_DRAW = 16
 """Reading a body, which may be refused then, counts as so much work at least."""
@@ -56,7 +56,7 @@ class InFlight:
     """One request for predictions; while it is entered, it is in flight.
 
     Args:
-        parts: The parts of the service.
+        service: The parts of the service.
         scope: The request.
         receive: Its messages.
         name: The model that is to answer; None for the default model.
@@ -78,41 +78,46 @@ class InFlight:
     counted: OfVersion
 
     def __init__(
-        self, parts: Parts, scope: Scope, receive: Receive, name: str | None = None, version: str | None = None
+        self,
+        service: ServiceContext,
+        scope: Scope,
+        receive: Receive,
+        name: str | None = None,
+        version: str | None = None,
     ) -> None:
-        self.parts, self._named = parts, (name, version)
+        self.service, self._named = service, (name, version)
         self.headers: Mapping[str, str] = scope["state"]["headers"]
         self.query = _query_of(query) if (query := scope["query_string"]) else {}
         self._scope, self._receive = scope, receive
         self._caller: Caller = scope["state"]["caller"]
-        self._begin = parts.engine.clock()
+        self._begin = service.engine.clock()
         self.rows, self._timing = 0, Timing()
         self._admitted: Admitted | None = None
-        self._charged, self._deadline = 0.0, self._begin + parts.settings.request_timeout
-        self._share, self._answer = Share(parts.request_room), Share(parts.answer_room)
+        self._charged, self._deadline = 0.0, self._begin + service.settings.request_timeout
+        self._lease, self._answer = Lease(service.request_budget), Lease(service.answer_budget)
         self._leaving: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
-        parts, (name, version) = self.parts, self._named
-        if parts.lifecycle.closing:
+        service, (name, version) = self.service, self._named
+        if service.lifecycle.closing:
             raise NotReadyError("The service is shutting down.")
-        name = parts.settings.default_model if name is None else name
-        self.model = parts.registry.snapshot.find(name, version)
-        self.counted = parts.telemetry.versions[self.model.name, self.model.version]
-        parts.lifecycle.in_flight += 1
+        name = service.settings.default_model if name is None else name
+        self.model = service.registry.snapshot.find(name, version)
+        self.counted = service.telemetry.versions[self.model.name, self.model.version]
+        service.lifecycle.in_flight += 1
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self.parts.lifecycle.in_flight -= 1
+        self.service.lifecycle.in_flight -= 1
         if self._admitted is not None:
-            self.parts.engine.admission.end(self._admitted)
-        for share in (self._share, self._answer):
-            share.resize(0)
+            self.service.engine.admission.end(self._admitted)
+        for lease in (self._lease, self._answer):
+            lease.resize(0)
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None  # its error has a traceback, which has this object
         if isinstance(error, MurhoError):
-            seconds = self.parts.engine.clock() - self._begin
+            seconds = self.service.engine.clock() - self._begin
             self.counted.count_failure(seconds)
 
     async def body(self) -> bytes:
@@ -125,15 +130,17 @@ class InFlight:
             BadInputError: The header that gives seconds is wrong.
         """
         self._allow(None)
-        self.parts.engine.admission.require_room()  # what is refused costs next to nothing: it is not even read
+        self.service.engine.admission.require_room()  # what is refused costs next to nothing: it is not even read
         arrived = self._scope["state"].get("arrived", False)  # `http.connection` says so
-        seconds, most = self.parts.settings.request_timeout, self.parts.settings.max_body_bytes
-        body = await read_body(self._receive, self.headers, seconds, most, self._share, arrived=arrived)
+        seconds, most = self.service.settings.request_timeout, self.service.settings.max_body_bytes
+        body = await read_body(self._receive, self.headers, seconds, most, self._lease, arrived=arrived)
         if len(body) > SMALL_BYTES:
             self.charge(len(body) / BYTES_PER_ROW_DRAW, reading=True)
         return body
 
-    async def decode(self, decode: Callable[[bytes, Terms], Result], terms: Terms, *, unpacks: bool = False) -> Result:
+    async def decode(
+        self, decode: Callable[[bytes, Terms], ResultT], terms: Terms, *, unpacks: bool = False
+    ) -> ResultT:
         """Returns the rows and the options of the request, whose body is read; a large one is decoded in a thread.
 
         Args:
@@ -153,7 +160,7 @@ class InFlight:
         most = terms.settings.max_body_bytes
         return await self.in_thread(lambda: decode(decompressed(body, encoding, most), terms))
 
-    async def in_thread(self, work: Callable[[], Result]) -> Result:
+    async def in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         """Runs large work in a thread, in turn with other callers and other routes; once the body is read.
 
         Raises:
@@ -162,8 +169,8 @@ class InFlight:
         """
         if self._leaving is None:
             self._leaving = asyncio.ensure_future(self._until_gone())
-        seconds = self._deadline - self.parts.engine.clock()
-        done = self.parts.codec_threads.submit((self._caller.name, self._scope["state"].get("route")), work)
+        seconds = self._deadline - self.service.engine.clock()
+        done = self.service.codec_threads.submit((self._caller.name, self._scope["state"].get("route")), work)
         try:
             await asyncio.wait((done, self._leaving), timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
             if done.done():
@@ -181,21 +188,21 @@ class InFlight:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    def computed(self, asked: Asked, writer: Codec) -> tuple[PredictOptions, bool]:
+    def computed(self, parsed: ParsedRequest, writer: Codec) -> tuple[PredictOptions, bool]:
         """Returns the options that are computed, which may be more than is asked for, and whether to record the answer.
 
         Raises:
             BadInputError: The format of the answer has no place for all that is asked for, or it can't be recorded.
             TooLargeError: The answer for so many rows is too large.
         """
-        options, target, rows = asked.options, self.model.schema.target, asked.inputs.count
+        options, target, rows = parsed.options, self.model.schema.target, parsed.inputs.count
         if options.draws and not writer.lists:
             message = f"{writer.media_type} has no place for draws. Accept JSON, Arrow or Parquet for the answer."
             raise wrong("/include", message)
         if (options.why or options.worth_asking) and not writer.explains:
             message = "There is no place for why and worth_asking in this format. Accept application/json."
             raise wrong("/include", message)
-        classes, most = len(target.classes or (None,)), self.parts.settings.max_draw_values
+        classes, most = len(target.classes or (None,)), self.service.settings.max_draw_values
         draws, values = rows * options.samples * classes, rows * classes * (3 + len(options.percentiles))
         if options.draws and draws > most:
             of_classes = "" if target.classes is None else f" for {classes} classes"
@@ -208,8 +215,8 @@ class InFlight:
                 f"The answer for {rows} rows, {classes} classes and {len(options.percentiles)} percentile levels has "
                 f"{values} numbers; {MOST_CLASS_VALUES} are the most. Send fewer rows, or ask for fewer percentiles."
             )
-        record = writer.records and self.records(asked.request, options, rows)
-        options = self.followed(options)
+        record = writer.records and self.records(parsed.request, options, rows)
+        options = self.with_adapted_bands(options)
         return (with_grid(options, target) if record else options), record
 
     def records(self, request: RecordOptions, options: PredictOptions, rows: int) -> bool:
@@ -224,15 +231,15 @@ class InFlight:
             BadInputError: It can't be recorded, or not under these ids.
             ForbiddenError: The caller may not record.
         """
-        settings, ids, judged = self.parts.settings, request.ids, options.samples > 0 and options.noise
+        settings, ids, judged = self.service.settings, request.ids, options.samples > 0 and options.noise
         if request.record is None and ids is None:
             return settings.record == "all" and settings.store is not None and judged
         if request.record is False:
             if ids is not None:
                 raise wrong("/ids", "Ids are of recorded rows: leave them out, or record.")
             return False
-        self.parts.security.require_outcomes(self._caller)
-        self.parts.require_recorder("/record")
+        self.service.security.require_outcomes(self._caller)
+        self.service.require_recorder("/record")
         if not judged:
             message = "Only an answer with draws and noise says what outcomes to expect: ask for both, or don't record."
             raise wrong("/record", message)
@@ -248,28 +255,28 @@ class InFlight:
     def take_rows(self, inputs: Inputs) -> None:
         """Takes memory for rows, in place of the body that they were in."""
         size = 8 * inputs.count * len(inputs.columns)
-        self._share.resize(size if size > SMALL_BYTES else 0)
+        self._lease.resize(size if size > SMALL_BYTES else 0)
 
-    async def take_room(self, size: int, room: Room | None = None) -> None:
+    async def reserve(self, size: int, budget: ByteBudget | None = None) -> None:
         """Takes bytes until the request is over, once it is admitted, or as many as it lacks to have so many.
 
         Args:
             size: Bytes.
-            room: Where, the same at every call; None: that of answers.
+            budget: Where, the same at every call; None: that of answers.
 
         Raises:
             DeadlineError: There were none in time.
             QueueFullError: There are no further bytes: it does not wait for them, as requests could for one another.
         """
-        share = self._answer
-        if size <= max(SMALL_BYTES, share.size):
+        lease = self._answer
+        if size <= max(SMALL_BYTES, lease.size):
             return
-        if share.size:
-            share.room.take(size - share.size, share.size)
+        if lease.size:
+            lease.budget.take(size - lease.size, lease.size)
         else:
-            share.room = room or share.room
-            await share.room.wait(size, self._deadline - self.parts.engine.clock())
-        share.size = size
+            lease.budget = budget or lease.budget
+            await lease.budget.wait(size, self._deadline - self.service.engine.clock())
+        lease.size = size
 
     def large_response(self, body: Body) -> LargeResponse:
         """Returns the answer with a body; its memory counts until it is sent.
@@ -278,19 +285,19 @@ class InFlight:
             QueueFullError: It takes more than the request has, and there is no memory for it.
         """
         self._answer.resize(len(body.content))
-        share, self._answer = self._answer, Share(self.parts.answer_room)
-        return LargeResponse(body.content, share, body.headers, body.media_type)
+        lease, self._answer = self._answer, Lease(self.service.answer_budget)
+        return LargeResponse(body.content, lease, body.headers, body.media_type)
 
-    def followed(self, options: PredictOptions) -> PredictOptions:
+    def with_adapted_bands(self, options: PredictOptions) -> PredictOptions:
         """Returns options with the bands that follow outcomes, if there are any."""
-        adapted = None if self.parts.bands is None else self.parts.bands.of(self.model)
+        adapted = None if self.service.bands is None else self.service.bands.of(self.model)
         if adapted is None or not (options.calibrated and options.noise and options.samples):
             return options
         return replace(options, adapted=adapted)
 
     async def recorded(
         self,
-        asked: Asked,
+        parsed: ParsedRequest,
         prediction: AnyPrediction,
         *,
         adapted: AdaptedBands | None = None,
@@ -300,19 +307,19 @@ class InFlight:
         """Records an answer; returns the ids of its rows, None each if they could not be, and warnings.
 
         Args:
-            asked: The request.
+            parsed: The request.
             prediction: The answer to options that `with_grid` has returned.
             adapted: How outcomes have moved its bands.
             decisions: JSON of each row, if these are decisions.
             shared: What these share: an id and JSON.
         """
-        recorder, telemetry, inputs = self.parts.require_recorder(), self.parts.telemetry, asked.inputs
-        own = asked.request.ids
+        recorder, telemetry, inputs = self.service.require_recorder(), self.service.telemetry, parsed.inputs
+        own = parsed.request.ids
         stored = None if own is None else [self._caller.stored_id(key) for key in own]
         state = None if adapted is None else adapted.state
 
         def answer() -> ToRecord:
-            cells = cells_of(self.model.schema, inputs.columns) if self.parts.settings.record_inputs else None
+            cells = cells_of(self.model.schema, inputs.columns) if self.service.settings.record_inputs else None
             return ToRecord(self.model, prediction, stored, cells, decisions, state, shared)
 
         if inputs.count > MOST_RECORDED_AT_ONCE:
@@ -347,7 +354,7 @@ class InFlight:
         """
         incomplete = 0 if columns is None else len(self.model.schema.incomplete(columns))
         cost = self.model.cost(rows + more, options, incomplete + more)
-        self._admitted = self.parts.engine.admission.admit(self.model, cost, rows)
+        self._admitted = self.service.engine.admission.admit(self.model, cost, rows)
         self.charge(cost)
         self._allow(timeout)
         return cost, incomplete
@@ -355,12 +362,12 @@ class InFlight:
     def admit_more(self, cost: float) -> None:
         """Admits further work of a request that is admitted, and charges it; raises what `admit` does."""
         assert self._admitted is not None  # noqa: S101 - see above
-        self.parts.engine.admission.extend(self._admitted, cost)
+        self.service.engine.admission.extend(self._admitted, cost)
         self.charge(self._admitted.cost)
 
     def _allow(self, timeout: float | None) -> None:
         """Sets the deadline: the least of what the options, the header and the settings allow."""
-        wanted = self.parts.settings.request_timeout
+        wanted = self.service.settings.request_timeout
         wanted = wanted if timeout is None else min(wanted, timeout)
         if (said := self.headers.get("x-request-timeout")) is not None:
             wanted = min(wanted, _seconds_of(said))
@@ -373,9 +380,9 @@ class InFlight:
             RateLimitError: It is too much for now.
             TooLargeError: It is too much at any time.
         """
-        if self.parts.security.limited:
+        if self.service.security.limited:
             rest, paid = cost - self._charged, self._charged
-            self.parts.security.admit(self._caller, rest, requests=0, paid=paid, reading=reading)
+            self.service.security.admit(self._caller, rest, requests=0, paid=paid, reading=reading)
             self._charged = max(cost, self._charged)
 
     async def compute(
@@ -404,7 +411,7 @@ class InFlight:
             BadInputError: Rows have no finite answer.
             MurhoError: See `Engine.answer`.
         """
-        model, engine = self.model, self.parts.engine
+        model, engine = self.model, self.service.engine
         if incomplete is None:
             incomplete = len(model.schema.incomplete(inputs.columns))
         cost = model.cost(inputs.count, options, incomplete) if cost is None else cost
@@ -437,10 +444,10 @@ class InFlight:
             self.counted.count_rows(answer.prediction, inputs.count, noise=options.noise)
         return answer
 
-    def answered(self, options: PredictOptions) -> None:
+    def count_answer(self, options: PredictOptions) -> None:
         """Counts the request as answered, and leaves what the access log says of it."""
         name, version, timing = self.model.name, self.model.version, self._timing
-        seconds = self.parts.engine.clock() - self._begin
+        seconds = self.service.engine.clock() - self._begin
         self.counted.count_answer(self.rows, timing, seconds)
         self._scope["state"]["facts"] = {
             "caller": self._caller.name,

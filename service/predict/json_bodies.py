@@ -20,10 +20,9 @@ import orjson
 from murho.model.predictive.answer_columns import names_of_classes
 from murho.model.tables.schema import FeatureKind, Schema
 from murho.service.errors import BadInputError, TooLargeError, wrong
-from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, calibration_of, head_of
-from murho.service.predict.memory import foreign_form
-from murho.service.predict.options import PredictRequest, options_of, parsed, predict_options
-from murho.service.predict.rows import (
+from murho.service.predict.answers import Codec, Encoded, ParsedRequest, Result, Terms, calibration_of, head_of
+from murho.service.predict.budgets import foreign_form
+from murho.service.predict.json_rows import (
     JSON_NAMES,
     PIECE_CELLS,
     Form,
@@ -34,6 +33,7 @@ from murho.service.predict.rows import (
     parse_inputs,
     refuse_unknown,
 )
+from murho.service.predict.options import PredictRequest, options_of, predict_options, validate_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -141,7 +141,7 @@ class JSONCodec(Codec):
             media_type.startswith("application/") and media_type.endswith("+json")
         )
 
-    def decode(self, body: bytes, terms: Terms) -> Asked:
+    def decode(self, body: bytes, terms: Terms) -> ParsedRequest:
         """Returns the rows and the options of a document; see `Codec.decode`."""
         schema, settings = terms.schema, terms.settings
         documents = self._documents.get(id(schema))
@@ -149,15 +149,15 @@ class JSONCodec(Codec):
             if len(self._documents) >= MOST_KEPT:
                 self._documents.clear()
             documents = self._documents[id(schema)] = _Documents(schema)
-        if terms.kind is PredictRequest and not terms.query and (asked := documents.read(body, settings)) is not None:
-            return asked
-        request = parsed(terms.kind, document_of(body, terms))
+        if terms.kind is PredictRequest and not terms.query and (parsed := documents.read(body, settings)) is not None:
+            return parsed
+        request = validate_document(terms.kind, document_of(body, terms))
         options = predict_options(request, settings, schema.target)
-        return Asked(parse_inputs(request.inputs, schema, settings.max_rows), options, request)
+        return ParsedRequest(parse_inputs(request.inputs, schema, settings.max_rows), options, request)
 
-    def encode(self, answered: Answered) -> Encoded:
+    def encode(self, result: Result) -> Encoded:
         """Returns the document; see `Codec.encode`."""
-        return Encoded(encode_answer(answered), self.media_type)
+        return Encoded(encode_answer(result), self.media_type)
 
 
 class _Documents:
@@ -191,7 +191,7 @@ class _Documents:
         options = [(name, msgspec.Raw, msgspec.Raw(b"")) for name in OPTIONS]
         return msgspec.defstruct("Document", [("inputs", inputs), *options], forbid_unknown_fields=True, gc=False)
 
-    def read(self, body: bytes, settings: Settings) -> Asked | None:
+    def read(self, body: bytes, settings: Settings) -> ParsedRequest | None:
         """Returns what a document asks for; None if it isn't plain to see, or if something is wrong with it."""
         if self._decoder is None or len(body) > settings.max_json_bytes:
             return None
@@ -211,7 +211,7 @@ class _Documents:
                 return None
         if (columns := self._columns(cells, settings.max_rows)) is None:
             return None
-        return Asked(Inputs(form, columns, len(cells[0])), options, request)
+        return ParsedRequest(Inputs(form, columns, len(cells[0])), options, request)
 
     def _columns(self, cells: Sequence[Sequence[Any]], most: int) -> dict[str, NDArray[Any]] | None:
         """Returns canonical columns of the cells of each feature; None if one of the cells can't be read."""
@@ -252,18 +252,18 @@ class _Documents:
         return kept
 
 
-def encode_answer(answered: Answered) -> Iterator[bytes]:
+def encode_answer(result: Result) -> Iterator[bytes]:
     """Returns the answer as JSON in UTF-8, in pieces; see `PredictResponse` and `ClassPredictResponse`.
 
     Keys that were not requested are absent; keys that need draws are null if there are none.
     """
-    document, prediction, options = head_of(answered), answered.prediction, answered.asked.options
+    document, prediction, options = head_of(result), result.prediction, result.parsed.options
     for field, detail in _asked(prediction.answer_fields, options):
         value = getattr(prediction, field.name)
         if value is not None:
             if field.parts:
-                asked = (part.name for part in field.parts if part.is_in(options))
-                value = {name: np.ascontiguousarray(getattr(value, name)) for name in asked}
+                parsed = (part.name for part in field.parts if part.is_in(options))
+                value = {name: np.ascontiguousarray(getattr(value, name)) for name in parsed}
             elif field.numeric:
                 value = np.ascontiguousarray(value)  # the encoder takes arrays in one layout of memory
             else:
@@ -271,15 +271,15 @@ def encode_answer(answered: Answered) -> Iterator[bytes]:
             if field.detail is not None:
                 value = {**detail, "values": value}
         document[field.name] = value
-    if answered.ids is not None:
-        document["ids"] = answered.ids
-    document |= answered.explained or {}
+    if result.ids is not None:
+        document["ids"] = result.ids
+    document |= result.explained or {}
     document["calibrated"] = prediction.calibrated
     document["extrapolation"] = prediction.extrapolation
-    if answered.adapted is not None:
-        document["calibration"] = calibration_of(answered.adapted)
-    document["warnings"] = answered.warnings
-    if answered.values <= PIECE_VALUES:
+    if result.adapted is not None:
+        document["calibration"] = calibration_of(result.adapted)
+    document["warnings"] = result.warnings
+    if result.values <= PIECE_VALUES:
         return iter((orjson.dumps(document, _listed, orjson.OPT_SERIALIZE_NUMPY),))
     return encode_document(document)
 

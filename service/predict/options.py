@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from murho.model.errors import Problem
 from murho.model.predictive.prediction import PredictOptions
 from murho.service.errors import BadInputError
-from murho.service.predict.rows import JSON_NAMES, MAX_LISTED, pointer, refuse_unknown, shorten
+from murho.service.predict.json_rows import JSON_NAMES, MAX_LISTED, pointer, refuse_unknown, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,31 +47,31 @@ EXPECTED = {
 OTHERS = {"missing": "This is required", "too_short": "The list is empty"}
 
 
-class Strict(BaseModel):
+class RequestModel(BaseModel):
     """A document, or a part of one, without other keys than the known ones."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
-class Told(BaseModel):
+class ResponseModel(BaseModel):
     """An answer, or a part of one."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-class InferenceError(Told):
+class InferenceError(ResponseModel):
     """What is wrong."""
 
     error: str
 
 
-Document = TypeVar("Document", bound=Strict)
+Document = TypeVar("Document", bound=RequestModel)
 Item = TypeVar("Item")
 Many = Annotated[list[Item], Field(fail_fast=True)]
 """A list of any length: of its wrong entries one is told, as each takes a kilobyte."""
 
 
-def parsed(kind: type[Document], document: Mapping[str, Any]) -> Document:
+def validate_document(kind: type[Document], document: Mapping[str, Any]) -> Document:
     """Returns a document by its types.
 
     Raises:
@@ -85,7 +85,7 @@ def parsed(kind: type[Document], document: Mapping[str, Any]) -> Document:
         raise BadInputError(problems, len(found)) from None
 
 
-def _problem(kind: type[Strict], document: Mapping[str, Any], item: Any) -> Problem:
+def _problem(kind: type[RequestModel], document: Mapping[str, Any], item: Any) -> Problem:
     place, value, message = list(item["loc"]), item["input"], item["msg"].removeprefix("Value error, ")
     if item["type"] in EXPECTED:
         limits = {name: f"{limit}".removesuffix(".0") for name, limit in item.get("ctx", {}).items()}
@@ -156,7 +156,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Included = Literal["draws", "mc_error", "why", "worth_asking"]
 
 
-class CommonOptions(Strict):
+class CommonOptions(RequestModel):
     """Options of every request for predictions. Null stands for an option that is not given."""
 
     samples: Annotated[int, Field(ge=0)] | None = None
@@ -245,7 +245,7 @@ def options_of(
     """
     try:
         refuse_unknown([name for name in given if name == "inputs"], "It is no option.")
-        request = parsed(kind, {"inputs": None, **given})
+        request = validate_document(kind, {"inputs": None, **given})
         return predict_options(request, settings, target), request
     except BadInputError as error:
         problems = (Problem(move(each.pointer), each.message) for each in error.problems)

@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from murho.model.errors import OptionError
-from murho.model.evaluation.why import Asking, missing_cells, rows_to_ask, why, worth_asking
+from murho.model.evaluation.why import PredictionRequests, missing_cells, rows_to_ask, why, worth_asking
 from murho.service.errors import BadInputError, wrong
-from murho.service.predict.answers import Answered, Asked, Codec, warnings_of
-from murho.service.predict.rows import Form, Inputs
+from murho.service.predict.answers import Codec, ParsedRequest, Result, warnings_of
+from murho.service.predict.json_rows import Form, Inputs
 
 if TYPE_CHECKING:
     from murho.model.predictive.prediction import AnyPrediction, PredictOptions
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from murho.service.engine.jobs import ModelLike
     from murho.service.predict.in_flight import InFlight
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 VALUE_BYTES = 32
 """Of an answer, while its passes are put together and encoded."""
 
 
-async def predict(call: InFlight, asked: Asked, writer: Codec) -> Answered:
+async def predict(call: InFlight, parsed: ParsedRequest, writer: Codec) -> Result:
     """Returns the answer to a request for predictions.
 
     Args:
         call: The request, in flight.
-        asked: What it asks for.
+        parsed: What it asks for.
         writer: The codec of the answer.
 
     Raises:
         MurhoError: There is none; `errors.problem_details` has the HTTP status.
     """
-    model, inputs = call.model, asked.inputs
-    options, record = call.computed(asked, writer)
+    model, inputs = call.model, parsed.inputs
+    options, record = call.computed(parsed, writer)
     further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else 0
-    cost, incomplete = call.admit(inputs.count, options, asked.request.timeout, inputs.columns, further)
+    cost, incomplete = call.admit(inputs.count, options, parsed.request.timeout, inputs.columns, further)
     values = answer_values(inputs, options, model.schema.target.classes)
     call.take_rows(inputs)
-    await call.take_room(VALUE_BYTES * values)
+    await call.reserve(VALUE_BYTES * values)
     answer = await call.compute(inputs, options, incomplete=incomplete, cost=None if further else cost)
     prediction, explained = answer.prediction, dict[str, Any]()
     if options.why:
@@ -53,15 +53,15 @@ async def predict(call: InFlight, asked: Asked, writer: Codec) -> Answered:
         distribution = model.spec.encoder.distribution
         asking = worth_asking(distribution, model.schema, inputs.columns, prediction, options)
         explained["worth_asking"] = await ask(call, asking)
-    call.answered(options)
-    ids, warnings = None, warnings_of(answer.outside, asked)
+    call.count_answer(options)
+    ids, warnings = None, warnings_of(answer.outside, parsed)
     if record:
-        ids, unrecorded = await call.recorded(asked, prediction, adapted=options.adapted)
+        ids, unrecorded = await call.recorded(parsed, prediction, adapted=options.adapted)
         warnings += unrecorded
-    return Answered(model, asked, prediction, warnings, values, ids, options.adapted, explained)
+    return Result(model, parsed, prediction, warnings, values, ids, options.adapted, explained)
 
 
-async def ask(call: InFlight, asking: Asking[Result]) -> Result:
+async def ask(call: InFlight, asking: PredictionRequests[ResultT]) -> ResultT:
     """Returns the result of a generator that yields rows and receives predictions; the work of all is admitted.
 
     Raises:
@@ -72,7 +72,7 @@ async def ask(call: InFlight, asking: Asking[Result]) -> Result:
     while True:
         step, result = await call.in_thread(partial(_step_of, asking, prediction))
         if step is None:
-            return cast("Result", result)
+            return cast("ResultT", result)
         columns, options = step
         inputs = Inputs(Form.COLUMNS, columns, len(next(iter(columns.values()))))
         try:
@@ -112,7 +112,7 @@ def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) ->
 
 
 def _step_of(
-    asking: Asking[Any], prediction: AnyPrediction | None
+    asking: PredictionRequests[Any], prediction: AnyPrediction | None
 ) -> tuple[tuple[Columns, PredictOptions] | None, Any]:
     """Returns the next rows to ask for, with options, after that for those before; or None, and the result."""
     try:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 
+from murho.service.context import ContextDependency  # noqa: TC001 - the framework reads the annotation
 from murho.service.errors import MediaTypeError, NotAcceptableError
-from murho.service.parts import PartsDependency  # noqa: TC001 - the framework reads the annotation
 from murho.service.predict.answers import (
     ClassPredictResponse,
     Codec,
@@ -24,9 +24,9 @@ from murho.service.predict.answers import (
     Terms,
     whole,
 )
+from murho.service.predict.budgets import accepted_coding, weighted
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec
-from murho.service.predict.memory import accepted_coding, weighted
 from murho.service.predict.options import PredictRequest
 from murho.service.predict.predictions import predict
 from murho.service.tables.arrow_tables import ArrowCodec, ParquetCodec
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 PARQUET = ParquetCodec()
 CODECS: tuple[Codec, ...] = (JSONCodec(), CSVCodec(), ArrowCodec(), PARQUET, NpyCodec())
@@ -104,7 +104,7 @@ REFERENCE = "#/components/schemas/{model}"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Endpoint:
     """One thing to ask a model, at one path or more.
 
     Attributes:
@@ -113,8 +113,8 @@ class Door:
         summary: What it does, before the words that say which model does it.
         about: More of it.
         respond: Answers a request; raises `MurhoError` if there is no answer (`errors.problem_details`).
-        asked: The document of a request.
-        answered: The documents of its answer.
+        request_model: The document of a request.
+        response_models: The documents of its answer.
         tables: What the columns of tables as bodies are, in the request and in the answer; empty: there are none.
         tag: Where OpenAPI lists it.
     """
@@ -124,20 +124,20 @@ class Door:
     summary: str
     about: str
     respond: Callable[[InFlight], Awaitable[Response]]
-    asked: type[BaseModel]
-    answered: tuple[type[BaseModel], ...]
+    request_model: type[BaseModel]
+    response_models: tuple[type[BaseModel], ...]
     tables: tuple[str, str] = ("", "")
     tag: str = "predict"
 
-    async def _call(self, request: Request, parts: PartsDependency) -> Response:
+    async def _call(self, request: Request, service: ContextDependency) -> Response:
         named = request.path_params
-        with InFlight(parts, request.scope, request.receive, named.get("name"), named.get("version")) as call:
+        with InFlight(service, request.scope, request.receive, named.get("name"), named.get("version")) as call:
             return await self.respond(call)
 
     def router(self) -> APIRouter:
         """Returns the routes."""
         router = APIRouter(tags=[self.tag])
-        body = {"required": True, "content": _content((self.asked,), self.tables[0])}
+        body = {"required": True, "content": _content((self.request_model,), self.tables[0])}
         for index, path in enumerate(self.paths):
             named = re.findall(r"{(\w+)}", path)
             router.add_api_route(
@@ -147,7 +147,7 @@ class Door:
                 name=self.name + SUFFIXES[len(named) if index else 0],
                 summary=f"{self.summary} {WHOSE[len(named)]}",
                 description=self.about,
-                responses={200: {"content": _content(self.answered, self.tables[1])}},
+                responses={200: {"content": _content(self.response_models, self.tables[1])}},
                 openapi_extra={
                     "requestBody": body,
                     "parameters": [
@@ -176,19 +176,19 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
-    parts, headers = call.parts, call.headers
+    service, headers = call.service, call.headers
     reader, writer = codecs(headers)
-    terms = Terms(call.query, call.model.schema, parts.settings)
-    asked = await call.decode(reader.decode, terms, unpacks=reader.unpacks)
-    answered = await predict(call, asked, writer)
+    terms = Terms(call.query, call.model.schema, service.settings)
+    parsed = await call.decode(reader.decode, terms, unpacks=reader.unpacks)
+    result = await predict(call, parsed, writer)
     accepted = accepted_coding(headers.get("accept-encoding", ""))
-    if answered.values > LARGE_ANSWER_VALUES:
-        return call.large_response(await call.in_thread(lambda: whole(writer.encode(answered), accepted)))
-    content, media_type, sent = whole(writer.encode(answered), accepted)
+    if result.values > LARGE_ANSWER_VALUES:
+        return call.large_response(await call.in_thread(lambda: whole(writer.encode(result), accepted)))
+    content, media_type, sent = whole(writer.encode(result), accepted)
     return Response(content, headers=sent, media_type=media_type)
 
 
-DOOR = Door(
+ENDPOINT = Endpoint(
     "predict",
     tuple(f"{model}/predict" for model in OF_MODELS),
     "Predict with",

@@ -21,9 +21,9 @@ from murho.model.predictive.prediction import (
     PredictOptions,
     Unit,
 )
-from murho.service.predict.answers import Answered, Encoded, answer_facts
+from murho.service.predict.answers import Encoded, Result, answer_facts
 from murho.service.predict.json_bodies import encode_document
-from murho.service.predict.options import Told
+from murho.service.predict.options import ResponseModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ def outputs_of(classes: tuple[str, ...] | None) -> tuple[Output, ...]:
     return tuple(found)
 
 
-class OutputTensor(Told):
+class OutputTensor(ResponseModel):
     """One output."""
 
     name: str
@@ -126,7 +126,7 @@ class OutputTensor(Told):
     """The elements, row-major and flat."""
 
 
-class InferResponse(Told):
+class InferResponse(ResponseModel):
     """An answer."""
 
     model_name: str
@@ -136,21 +136,21 @@ class InferResponse(Told):
     outputs: list[OutputTensor]
 
 
-def encode_inference(request_id: str | None, outputs: tuple[tuple[Output, bool], ...], answered: Answered) -> Encoded:
+def encode_inference(request_id: str | None, outputs: tuple[tuple[Output, bool], ...], result: Result) -> Encoded:
     """Returns the answer.
 
     Args:
         request_id: The client's name of the request; None: it has none.
         outputs: The wanted outputs, and whether each is to be binary.
-        answered: The answer.
+        result: The answer.
     """
-    head: JSON = {"model_name": answered.model.name, "model_version": answered.model.version}
+    head: JSON = {"model_name": result.model.name, "model_version": result.model.version}
     if request_id is not None:
         head["id"] = request_id
-    head["parameters"] = _facts(answered)
+    head["parameters"] = _facts(result)
     described, blobs = [], []
     for output, binary in outputs:
-        values = output.values(answered.prediction)
+        values = output.values(result.prediction)
         part: JSON = {"name": output.name, "datatype": output.datatype, "shape": list(values.shape)}
         if binary:
             blobs.append(packed(values))
@@ -182,9 +182,9 @@ def _document(head: JSON, outputs: list[JSON]) -> Iterator[bytes]:
     yield b"]}"
 
 
-def _facts(answered: Answered) -> JSON:
+def _facts(result: Result) -> JSON:
     """Returns what belongs to the whole answer, in the types that parameters of the protocol can have."""
-    facts = answer_facts(answered)
+    facts = answer_facts(result)
     del facts["model"]
     facts["percentiles"] = facts.pop("levels")
     return {name: _parameter(fact) for name, fact in facts.items() if fact not in ((), [])}

@@ -21,10 +21,9 @@ from pydantic import BeforeValidator, Field
 from murho.model.tables.cells import LONGEST_TEXT, explain_long_text
 from murho.model.tables.schema import FeatureKind, Schema, Target
 from murho.service.errors import wrong
-from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms
+from murho.service.predict.answers import Codec, Encoded, ParsedRequest, Result, Terms
 from murho.service.predict.json_bodies import load_json
-from murho.service.predict.options import LISTS, Many, PredictRequest, Strict, options_of, parsed, value_of_text
-from murho.service.predict.rows import (
+from murho.service.predict.json_rows import (
     JSON_NAMES,
     Form,
     Inputs,
@@ -34,6 +33,15 @@ from murho.service.predict.rows import (
     read_column,
     shorten,
     wrong_at,
+)
+from murho.service.predict.options import (
+    LISTS,
+    Many,
+    PredictRequest,
+    RequestModel,
+    options_of,
+    validate_document,
+    value_of_text,
 )
 from murho.service.protocols.infer_answers import (
     BYTES,
@@ -99,7 +107,7 @@ NONE_IS_EMPTY = BeforeValidator(lambda value: {} if value is None else value)
 Size = Annotated[int, Field(ge=0, lt=10**12)]
 
 
-class Parameters(Strict):
+class Parameters(RequestModel):
     """Parameters; two of them are for the codecs of other servers' clients, and change nothing here."""
 
     content_type: Any = None
@@ -113,7 +121,7 @@ class InputParameters(Parameters):
     """Bytes behind the JSON."""
 
 
-class InputTensor(Strict):
+class InputTensor(RequestModel):
     """One input: a feature, or all of them in the matrix `x`."""
 
     name: str
@@ -132,7 +140,7 @@ class OutputParameters(Parameters):
     """Whether it is sent as bytes behind the JSON."""
 
 
-class WantedOutput(Strict):
+class WantedOutput(RequestModel):
     """One output that the answer is to have."""
 
     name: str
@@ -157,7 +165,7 @@ class RequestParameters(Parameters):
     """Whether outputs are sent as bytes by default."""
 
 
-class InferRequest(Strict):
+class InferRequest(RequestModel):
     """A request for inference."""
 
     id: Annotated[str, Field(max_length=1000)] | None = None
@@ -169,7 +177,7 @@ class InferRequest(Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InferAsked(Asked):
+class InferParsed(ParsedRequest):
     """What a request asks for.
 
     Attributes:
@@ -199,7 +207,7 @@ class InferCodec(Codec):
     def __init__(self, length: str | None = None) -> None:
         self._length = length
 
-    def decode(self, body: bytes, terms: Terms) -> InferAsked:
+    def decode(self, body: bytes, terms: Terms) -> InferParsed:
         """Returns the rows, the options and the wanted outputs of a request; see `Codec.decode`."""
         schema, settings = terms.schema, terms.settings
         size = len(body) if self._length is None else _header_length(self._length, len(body))
@@ -207,7 +215,7 @@ class InferCodec(Codec):
             document = load_json(body[:size], settings.max_json_bytes, nan=True)
         else:
             document = _of_matrix_alone(len(body), schema)
-        request = parsed(InferRequest, document)
+        request = validate_document(InferRequest, document)
         options, said = _options(request.parameters, settings, schema.target)
         outputs, options = _outputs(request, outputs_of(schema.target.classes), options)
         rows = _check_inputs(request.inputs, schema, settings.max_rows)
@@ -220,12 +228,12 @@ class InferCodec(Codec):
                 "", f"The body has {len(left)} bytes that belong to no tensor: the sizes of tensors don't add up."
             )
         inputs = _read_inputs(request.inputs, values, rows, schema)
-        return InferAsked(inputs, options, said, id=request.id, outputs=outputs)
+        return InferParsed(inputs, options, said, id=request.id, outputs=outputs)
 
-    def encode(self, answered: Answered) -> Encoded:
+    def encode(self, result: Result) -> Encoded:
         """Returns the answer; see `Codec.encode`."""
-        asked = cast("InferAsked", answered.asked)
-        return encode_inference(asked.id, asked.outputs, answered)
+        parsed = cast("InferParsed", result.parsed)
+        return encode_inference(parsed.id, parsed.outputs, result)
 
 
 def _header_length(given: str, size: int) -> int:

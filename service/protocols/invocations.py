@@ -13,11 +13,11 @@ import orjson
 from pydantic import Field
 
 from murho.service.errors import wrong
-from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, answer_columns, answer_facts
+from murho.service.predict.answers import Codec, Encoded, ParsedRequest, Result, Terms, answer_columns, answer_facts
 from murho.service.predict.json_bodies import document_of
-from murho.service.predict.options import Many, Strict, Told, options_of, parsed
-from murho.service.predict.routes import CODECS, Door, answer, reader_of, writer_of
-from murho.service.predict.rows import parse_inputs, pointer, wrong_at
+from murho.service.predict.json_rows import parse_inputs, pointer, wrong_at
+from murho.service.predict.options import Many, RequestModel, ResponseModel, options_of, validate_document
+from murho.service.predict.routes import CODECS, Endpoint, answer, reader_of, writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ PIECE_ROWS = 256
 """Rows encoded at once: objects take far more memory than numbers, and the encoder holds the interpreter's lock."""
 
 
-class DataframeSplit(Strict):
+class DataframeSplit(RequestModel):
     """A data frame in pandas' split form."""
 
     columns: Many[str]
@@ -35,7 +35,7 @@ class DataframeSplit(Strict):
     index: Any = None
 
 
-class ScoringRequest(Strict):
+class ScoringRequest(RequestModel):
     """Rows under exactly one of four keys, and the options of `POST /predict`."""
 
     dataframe_split: DataframeSplit | None = None
@@ -49,7 +49,7 @@ class ScoringRequest(Strict):
     params: dict[str, Any] | None = None
 
 
-class ScoringResponse(Told):
+class ScoringResponse(ResponseModel):
     """One object a row, with the columns of `murho predict`, and what belongs to the whole answer."""
 
     predictions: list[dict[str, Any]]
@@ -60,10 +60,10 @@ class ScoringCodec(Codec):
 
     media_type = "application/json"
 
-    def decode(self, body: bytes, terms: "Terms") -> Asked:
+    def decode(self, body: bytes, terms: "Terms") -> ParsedRequest:
         """Returns the rows and the options of a request; pointers are those of this body. See `Codec.decode`."""
         schema, settings = terms.schema, terms.settings
-        request = parsed(ScoringRequest, document_of(body, terms, "in its params", nan=True))
+        request = validate_document(ScoringRequest, document_of(body, terms, "in its params", nan=True))
         given = [key for key in ROWS if key in request.model_fields_set]
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
@@ -74,23 +74,23 @@ class ScoringCodec(Codec):
             rows, move = _split(request.dataframe_split)
         else:
             move = partial(_below, given[0])
-        return Asked(parse_inputs(rows, schema, settings.max_rows, move), options, said)
+        return ParsedRequest(parse_inputs(rows, schema, settings.max_rows, move), options, said)
 
-    def encode(self, answered: "Answered") -> Encoded:
+    def encode(self, result: "Result") -> Encoded:
         """Returns the answer: `predictions` has one object a row, with the columns of `murho predict`."""
-        return Encoded(_pieces(answered), self.media_type)
+        return Encoded(_pieces(result), self.media_type)
 
 
-def _pieces(answered: "Answered") -> "Iterator[bytes]":
-    columns = answer_columns(answered)
-    names, count = list(columns), len(answered.prediction)
+def _pieces(result: "Result") -> "Iterator[bytes]":
+    columns = answer_columns(result)
+    names, count = list(columns), len(result.prediction)
     before = b'{"predictions":['
     for start in range(0, count, PIECE_ROWS):
         cells = [values[start : start + PIECE_ROWS].tolist() for values in columns.values()]
         rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
         yield before + orjson.dumps(rows)[1:-1]  # NaN, which stands for a number that there isn't, becomes null
         before = b","
-    rest = {"extrapolation": answered.prediction.extrapolation, **answer_facts(answered)}
+    rest = {"extrapolation": result.prediction.extrapolation, **answer_facts(result)}
     yield b"]," + orjson.dumps(rest, option=orjson.OPT_SERIALIZE_NUMPY)[1:]
 
 
@@ -129,7 +129,7 @@ def _codecs(headers: "Mapping[str, str]") -> "tuple[Codec, Codec]":
     return (SCORING if reader is CODECS[0] else reader), (SCORING if writer is CODECS[0] else writer)
 
 
-INVOCATIONS = Door(
+INVOCATIONS = Endpoint(
     "invocations",
     ("/invocations",),
     "Predict in the forms of MLflow and SageMaker with",

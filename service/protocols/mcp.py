@@ -25,9 +25,9 @@ from starlette.routing import Route
 from murho.model.checkpoint.checkpoint import NAME_PATTERN
 from murho.model.errors import printable
 from murho.model.files import JSON
+from murho.service.predict.budgets import whole_body
 from murho.service.predict.in_flight import BYTES_PER_ROW_DRAW
-from murho.service.predict.memory import whole_body
-from murho.service.predict.rows import MAX_LISTED, shorten
+from murho.service.predict.json_rows import MAX_LISTED, shorten
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from murho.service.parts import Parts
+    from murho.service.context import ServiceContext
 
 INSTRUCTIONS = (
     "Models of tables that answer with error bars. An answer is a distribution: tell people the interval, not the mean "
@@ -414,13 +414,13 @@ async def in_process(app: ASGIApp, scope: Scope) -> AsyncIterator[httpx2.AsyncCl
     """
     import httpx2
 
-    async def asked(inner: Scope, receive: Receive, send: Send) -> None:
+    async def parsed(inner: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode(): value.decode() for name, value in inner["headers"]}
         state = {**scope["state"], "headers": headers, "arrived": True}
         await app({**inner, "state": state, "app": scope.get("app")}, receive, send)
 
     async with httpx2.AsyncClient(
-        transport=httpx2.ASGITransport(asked), base_url="http://localhost", timeout=None
+        transport=httpx2.ASGITransport(parsed), base_url="http://localhost", timeout=None
     ) as client:
         yield client
 
@@ -457,13 +457,13 @@ class AgentDoor:
 
         The library parses it in the event loop, so it may have `MESSAGE_BYTES`, which take some milliseconds.
         """
-        parts: Parts = scope["state"]["parts"]
-        parts.engine.admission.require_room()
-        parts.lifecycle.in_flight += 1
+        service: ServiceContext = scope["state"]["service"]
+        service.engine.admission.require_room()
+        service.lifecycle.in_flight += 1
         try:
-            async with whole_body(parts.settings, parts.request_room, scope, receive, MESSAGE_BYTES) as body:
+            async with whole_body(service.settings, service.request_budget, scope, receive, MESSAGE_BYTES) as body:
                 cost = len(body) / BYTES_PER_ROW_DRAW
-                parts.security.admit(scope["state"]["caller"], cost, requests=0, reading=True)
+                service.security.admit(scope["state"]["caller"], cost, requests=0, reading=True)
                 self._wanted.set()
                 await self._open.wait()
                 whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -474,4 +474,4 @@ class AgentDoor:
                 ASKED_BY.set(scope)
                 await self._manager.handle_request(scope, replay, send)
         finally:
-            parts.lifecycle.in_flight -= 1
+            service.lifecycle.in_flight -= 1

@@ -9,12 +9,12 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from murho.model.tables.schema import FeatureKind
+from murho.service.context import AdminDependency, ContextDependency, JSONBytes, ServiceContext
 from murho.service.models.loader import Change, Snapshot
-from murho.service.parts import AdminDependency, JSONBytes, Parts, PartsDependency
+from murho.service.predict.budgets import SMALL_BYTES, whole_body
 from murho.service.predict.json_bodies import load_json
-from murho.service.predict.memory import SMALL_BYTES, whole_body
-from murho.service.predict.options import Strict, parsed
-from murho.service.predict.routes import Door, answer
+from murho.service.predict.options import RequestModel, validate_document
+from murho.service.predict.routes import Endpoint, answer
 from murho.service.protocols.infer_answers import BYTES, LENGTH_HEADER, InferResponse, outputs_of
 from murho.service.protocols.infer_requests import MATRIX, InferCodec, InferRequest, takes_matrix
 
@@ -35,7 +35,7 @@ def _codecs(headers: Mapping[str, str]) -> tuple[InferCodec, InferCodec]:
     return codec, codec
 
 
-INFER = Door(
+INFER = Endpoint(
     "infer",
     (f"{MODEL}/infer", f"{VERSION}/infer"),
     "Predict with",
@@ -56,69 +56,71 @@ async def _server(request: Request) -> JSONBytes:
 
 # Ahead of the models: /v2/models/stats is no model of this name.
 @router.get("/v2/models/stats", summary="The statistics of all models", name="v2_all_statistics")
-async def _all_statistics(parts: PartsDependency) -> JSONBytes:
+async def _all_statistics(service: ContextDependency) -> JSONBytes:
     """Says what each served version has done since it was loaded."""
-    snapshot = parts.registry.snapshot
+    snapshot = service.registry.snapshot
     snapshot.require_models()
-    return _statistics_of(snapshot.served, parts)
+    return _statistics_of(snapshot.served, service)
 
 
 @router.get(MODEL, summary="The inputs and outputs of a model", name="v2_model")
 @router.get(VERSION, summary="The inputs and outputs of a version", name="v2_version")
-async def _model(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+async def _model(name: str, service: ContextDependency, version: str | None = None) -> JSONBytes:
     """Describes inputs and outputs: names, datatypes and shapes, -1 for any size."""
-    snapshot = parts.registry.snapshot
+    snapshot = service.registry.snapshot
     return JSONBytes(_metadata(snapshot.find(name, version), list(snapshot.models[name].versions)))
 
 
 @router.get(f"{MODEL}/ready", summary="Whether a model is ready", name="v2_model_ready")
 @router.get(f"{VERSION}/ready", summary="Whether a version is ready", name="v2_version_ready")
-async def _model_ready(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+async def _model_ready(name: str, service: ContextDependency, version: str | None = None) -> JSONBytes:
     """Answers 200 if the service is ready, as /readyz says it, and serves the model, else 404 or 503."""
-    parts.require_ready()
-    model = parts.registry.snapshot.find(name, version)
+    service.require_ready()
+    model = service.registry.snapshot.find(name, version)
     return JSONBytes({"name": model.name, "ready": True})
 
 
 @router.get(f"{MODEL}/stats", summary="The statistics of a model", name="v2_model_statistics")
 @router.get(f"{VERSION}/stats", summary="The statistics of a version", name="v2_version_statistics")
-async def _statistics(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
+async def _statistics(name: str, service: ContextDependency, version: str | None = None) -> JSONBytes:
     """Says what the served versions of a model, or one of them, have done since they were loaded."""
-    snapshot = parts.registry.snapshot
+    snapshot = service.registry.snapshot
     model = snapshot.find(name, version)
     models = [model] if version is not None else list(snapshot.models[name].versions.values())
-    return _statistics_of(models, parts)
+    return _statistics_of(models, service)
 
 
 @router.post("/v2/repository/index", summary="All versions, served or not", name="v2_index")
-async def _index(request: Request, parts: PartsDependency) -> JSONBytes:
+async def _index(request: Request, service: ContextDependency) -> JSONBytes:
     """Lists every version that is there, with its state, and the reason why one isn't served."""
-    wanted = await _body(request, parts)
-    return JSONBytes(_repository(parts.registry.snapshot, ready=wanted.ready))
+    wanted = await _body(request, service)
+    return JSONBytes(_repository(service.registry.snapshot, ready=wanted.ready))
 
 
 @router.post("/v2/repository/models/{name}/load", summary="Load a model now", name="v2_load")
-async def _load(name: str, request: Request, parts: PartsDependency, _admin: AdminDependency) -> Response:
+async def _load(name: str, request: Request, service: ContextDependency, _admin: AdminDependency) -> Response:
     """Does what `POST /models/{name}/load` does; answers once it is done."""
-    wanted = await _body(request, parts)
-    parts.lifecycle.require_not_draining()
-    await parts.versions.apply(Change(name, wanted.parameters.version))
+    wanted = await _body(request, service)
+    service.lifecycle.require_not_draining()
+    await service.versions.apply(Change(name, wanted.parameters.version))
     return Response()
 
 
 @router.post("/v2/repository/models/{name}/unload", summary="Take a model out of service", name="v2_unload")
-async def _unload(name: str, request: Request, parts: PartsDependency, _admin: AdminDependency) -> Response:
+async def _unload(name: str, request: Request, service: ContextDependency, _admin: AdminDependency) -> Response:
     """Does what `POST /models/{name}/unload` does; answers once it is done."""
-    await _body(request, parts)
-    parts.lifecycle.require_not_draining()
-    await parts.versions.apply(Change(name, unload=True))
+    await _body(request, service)
+    service.lifecycle.require_not_draining()
+    await service.versions.apply(Change(name, unload=True))
     return Response()
 
 
-async def _body(request: Request, parts: Parts) -> RepositoryRequest:
+async def _body(request: Request, service: ServiceContext) -> RepositoryRequest:
     """Returns the document in a body, which may be empty."""
-    async with whole_body(parts.settings, parts.request_room, request.scope, request.receive, SMALL_BYTES) as body:
-        return parsed(RepositoryRequest, load_json(body, SMALL_BYTES) if body.strip() else {})
+    async with whole_body(
+        service.settings, service.request_budget, request.scope, request.receive, SMALL_BYTES
+    ) as body:
+        return validate_document(RepositoryRequest, load_json(body, SMALL_BYTES) if body.strip() else {})
 
 
 EXTENSIONS = ("binary_tensor_data", "model_repository", "parameters", "statistics")
@@ -128,14 +130,14 @@ DATATYPES = {FeatureKind.NUMERIC: "FP64", FeatureKind.BOOLEAN: "BOOL"}
 MILLISECONDS, NANOSECONDS = 1e3, 1e9
 
 
-class RepositoryParameters(Strict):
+class RepositoryParameters(RequestModel):
     """The version to load, without it what the policy of the service says; no model depends on another one."""
 
     version: str | None = None
     unload_dependents: Any = None
 
 
-class RepositoryRequest(Strict):
+class RepositoryRequest(RequestModel):
     """What is asked of the repository: `ready` leaves out of the index what isn't served.
 
     Configurations and files can't be sent to this service.
@@ -196,7 +198,7 @@ def _repository(snapshot: Snapshot, *, ready: bool = False) -> list[dict[str, st
     return [dict(zip(("name", "version", "state", "reason"), each, strict=True)) for each in found]
 
 
-def _statistics_of(models: Sequence[ModelLike], parts: Parts) -> JSONBytes:
+def _statistics_of(models: Sequence[ModelLike], service: ServiceContext) -> JSONBytes:
     """Answers with what some versions have done since they were loaded, whatever the protocol they were asked by.
 
     Decoding and encoding aren't measured, and there is no cache: their counts are 0. `batch_size` is rounded up to a
@@ -204,7 +206,7 @@ def _statistics_of(models: Sequence[ModelLike], parts: Parts) -> JSONBytes:
     """
     told, nothing = [], _sum(0, 0.0)
     for model in models:
-        totals = parts.telemetry.versions[model.name, model.version]
+        totals = service.telemetry.versions[model.name, model.version]
         batches = sorted(totals.batches.copy().items())
         told.append(
             {

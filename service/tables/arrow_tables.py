@@ -32,8 +32,8 @@ from murho.model.predictive.answer_columns import Column, table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.columns import holds_cells, holds_text, integers, list_array, number_array, text_array
 from murho.service.errors import TooLargeError
-from murho.service.predict.answers import Answered, Terms, answer_facts
-from murho.service.predict.rows import Inputs, Problems, check_rows, pointer, shorten
+from murho.service.predict.answers import Result, Terms, answer_facts
+from murho.service.predict.json_rows import Inputs, Problems, check_rows, pointer, shorten
 from murho.service.tables import parquet_worker
 from murho.service.tables.table_codec import (
     PIECE_ROWS,
@@ -68,21 +68,21 @@ class ArrowCodec(TableCodec):
         """Returns the rows; see `TableCodec.rows`."""
         return stream_rows(body, terms)
 
-    def body(self, answered: Answered) -> list[bytes]:
+    def body(self, result: Result) -> list[bytes]:
         """Returns the stream of a table with `draws` as lists, and the facts in its metadata."""
-        table, sink = arrow_table(answered), io.BytesIO()
+        table, sink = arrow_table(result), io.BytesIO()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table, PIECE_ROWS)
         return [sink.getvalue()]
 
 
-def arrow_table(answered: Answered) -> pa.Table:
+def arrow_table(result: Result) -> pa.Table:
     """Returns the answer `[B]` as a table, with `draws` as lists, and its facts in the metadata of the schema."""
-    classes = answered.prediction.classes or ()
-    columns = table_columns(answered.prediction, answered.options)
-    arrays = {} if answered.ids is None else {"id": text_array(list(answered.ids))}
+    classes = result.prediction.classes or ()
+    columns = table_columns(result.prediction, result.options)
+    arrays = {} if result.ids is None else {"id": text_array(list(result.ids))}
     arrays |= {name: _column(column, classes) for name, column in columns.items()}
-    return pa.table(arrays).replace_schema_metadata({FACTS: orjson.dumps(answer_facts(answered))})
+    return pa.table(arrays).replace_schema_metadata({FACTS: orjson.dumps(answer_facts(result))})
 
 
 def _column(column: Column, classes: tuple[str, ...]) -> pa.Array:
@@ -267,20 +267,20 @@ class ParquetCodec(TableCodec):
     def rows(self, body: memoryview, terms: Terms) -> Inputs:
         """Returns the rows; see `TableCodec.rows`."""
         schema, settings = terms.schema, terms.settings
-        asked = {
+        parsed = {
             "names": [feature.name for feature in schema.features],
             "most_rows": settings.max_rows,
             "most_columns": most_columns(schema),
         }
-        facts, stream = self._process.unpack(body, asked, max(LEAST_ROOM, ROOM * settings.max_body_bytes))
+        facts, stream = self._process.unpack(body, parsed, max(LEAST_ROOM, ROOM * settings.max_body_bytes))
         check_names(facts["names"], schema)
         check_rows(facts["rows"], settings.max_rows)
         return stream_rows(stream, terms)
 
-    def body(self, answered: Answered) -> list[bytes]:
+    def body(self, result: Result) -> list[bytes]:
         """Returns the file of a table with `draws` as lists, and the facts in its metadata."""
         sink = io.BytesIO()
-        pa.parquet.write_table(arrow_table(answered), sink)
+        pa.parquet.write_table(arrow_table(result), sink)
         return [sink.getvalue()]
 
     def close(self) -> None:
@@ -296,12 +296,12 @@ class ParquetProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._wire: Connection
 
-    def unpack(self, body: memoryview, asked: dict[str, Any], room: int) -> tuple[dict[str, Any], memoryview]:
+    def unpack(self, body: memoryview, parsed: dict[str, Any], room: int) -> tuple[dict[str, Any], memoryview]:
         """Returns what a file says of itself, and the wanted columns as an Arrow stream. It waits; threads call it.
 
         Args:
             body: The file.
-            asked: What is wanted: see `parquet_worker.answer_all`.
+            parsed: What is wanted: see `parquet_worker.answer_all`.
             room: The bytes of memory that it may take.
 
         Raises:
@@ -314,7 +314,7 @@ class ParquetProcess:
                 self._begin()
             process = cast("subprocess.Popen[bytes]", self._process)
             try:
-                facts, stream = _exchange(self._wire, json.dumps({**asked, "room": room}).encode(), body)
+                facts, stream = _exchange(self._wire, json.dumps({**parsed, "room": room}).encode(), body)
             except (OSError, EOFError):
                 raise _failure(process) from None
             except BaseException:

@@ -12,8 +12,8 @@ from murho.model.tables.csv_reader import Header, csv_rows, read_header
 from murho.model.tables.csv_writer import as_csv
 from murho.model.tables.table_files import PANDAS_INDEX, without_index
 from murho.service.errors import TooLargeError, wrong
-from murho.service.predict.answers import Answered, Terms, answer_columns
-from murho.service.predict.memory import foreign_form
+from murho.service.predict.answers import Result, Terms, answer_columns
+from murho.service.predict.budgets import foreign_form
 from murho.service.tables.table_codec import PIECE_ROWS, TableCodec, check_names, inputs_of_tables
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.tables.schema import Schema
-    from murho.service.predict.rows import Inputs
+    from murho.service.predict.json_rows import Inputs
 
 MOST_HEADER_BYTES = 2**18
 MOST_OTHERS = 20
@@ -61,9 +61,9 @@ class CSVCodec(TableCodec):
         check_names(named, schema)
         return inputs_of_tables(_tables(body, header, schema), terms)
 
-    def body(self, answered: Answered) -> Iterator[bytes]:
+    def body(self, result: Result) -> Iterator[bytes]:
         """Yields a header and one line a row; a list of classes is JSON."""
-        table = pa.table({name: _column(values) for name, values in answer_columns(answered).items()})
+        table = pa.table({name: _column(values) for name, values in answer_columns(result).items()})
         for start in range(0, table.num_rows, PIECE_ROWS):
             yield as_csv(table.slice(start, PIECE_ROWS), header=not start)
 

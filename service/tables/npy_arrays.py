@@ -15,13 +15,13 @@ from murho.model.predictive.answer_columns import Column, table_columns
 from murho.model.predictive.prediction import Unit
 from murho.model.tables.schema import FeatureKind
 from murho.service.errors import wrong
-from murho.service.predict.rows import Form, Inputs, pointer, shorten
+from murho.service.predict.json_rows import Form, Inputs, pointer, shorten
 from murho.service.tables.table_codec import TableCodec, check_cells, number_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from murho.service.predict.answers import Answered, Terms
+    from murho.service.predict.answers import Result, Terms
 
 MOST_HEADER_BYTES = 4096
 HEADERS = {
@@ -70,18 +70,18 @@ class NpyCodec(TableCodec):
         columns = number_columns(schema, matrix, lambda place, row: pointer("inputs", row, place))
         return Inputs(Form.MATRIX, columns, len(matrix))
 
-    def body(self, answered: Answered) -> list[bytes]:
+    def body(self, result: Result) -> list[bytes]:
         """Returns a structured array `[B]` with a field for each column of the other formats.
 
         `draws` is `[S]`, or `[S, C]`; a class is a text; a set of classes is `[C]`, whether each class is in it.
         """
-        prediction = answered.prediction
+        prediction = result.prediction
         columns = {
             name: _cells(column, prediction.classes or ())
-            for name, column in table_columns(prediction, answered.options).items()
+            for name, column in table_columns(prediction, result.options).items()
         }
-        if answered.ids is not None:
-            columns = {"id": np.array([key or "" for key in answered.ids]), **columns}
+        if result.ids is not None:
+            columns = {"id": np.array([key or "" for key in result.ids]), **columns}
         array = np.empty(len(prediction), [(name, each.dtype, each.shape[1:]) for name, each in columns.items()])
         for name, values in columns.items():
             array[name] = values

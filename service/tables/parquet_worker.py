@@ -29,11 +29,11 @@ def answer_all(wire: Connection) -> None:
     columns; it is empty if one is missing, or if there is too much.
     """
     while True:
-        asked, body, stream = json.loads(wire.recv_bytes()), wire.recv_bytes(), b""
-        limit(asked["room"])
+        parsed, body, stream = json.loads(wire.recv_bytes()), wire.recv_bytes(), b""
+        limit(parsed["room"])
         facts: dict[str, Any]
         try:
-            facts, stream = unpacked(body, **asked)
+            facts, stream = unpacked(body, **parsed)
         except MemoryError:
             facts = {"wrong": None}
         except Exception as error:  # whatever the library says of a hostile file

@@ -21,9 +21,8 @@ from murho.model.errors import MurhoError, TableError
 from murho.model.tables.columns import canonical_column
 from murho.model.tables.schema import Feature, FeatureKind, Schema, is_missing
 from murho.service.errors import TooLargeError, wrong
-from murho.service.predict.answers import Answered, Asked, Codec, Encoded, Terms, fact_headers
-from murho.service.predict.options import query_options
-from murho.service.predict.rows import (
+from murho.service.predict.answers import Codec, Encoded, ParsedRequest, Result, Terms, fact_headers
+from murho.service.predict.json_rows import (
     ABSENT,
     Form,
     Inputs,
@@ -34,6 +33,7 @@ from murho.service.predict.rows import (
     pointer,
     shorten,
 )
+from murho.service.predict.options import query_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -69,14 +69,14 @@ class TableCodec(Codec):
         """
 
     @abstractmethod
-    def body(self, answered: Answered) -> Iterable[bytes]:
+    def body(self, result: Result) -> Iterable[bytes]:
         """Returns the body of an answer, in pieces."""
 
-    def encode(self, answered: Answered) -> Encoded:
+    def encode(self, result: Result) -> Encoded:
         """Returns the answer; see `Codec.encode`."""
-        return Encoded(self.body(answered), self.media_type, fact_headers(answered))
+        return Encoded(self.body(result), self.media_type, fact_headers(result))
 
-    def decode(self, body: bytes, terms: Terms) -> Asked:
+    def decode(self, body: bytes, terms: Terms) -> ParsedRequest:
         """Returns the rows and the options of a request; see `Codec.decode`."""
         options, request = query_options(terms.query, terms.settings, terms.schema.target, terms.kind)
         try:
@@ -90,7 +90,7 @@ class TableCodec(Codec):
             raise wrong("/inputs", message) from None
         if not inputs.count:
             raise wrong("/inputs", "The table has no rows; at least one row is needed.")
-        return Asked(inputs, options, request)
+        return ParsedRequest(inputs, options, request)
 
 
 def most_columns(schema: Schema) -> int:

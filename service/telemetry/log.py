@@ -256,10 +256,10 @@ class Tracing:
     @classmethod
     def of_environment(cls) -> Tracing | None:
         """Returns tracing if the environment asks for it."""
-        asked = os.environ.get("OTEL_TRACES_EXPORTER", "").lower()
+        exporter = os.environ.get("OTEL_TRACES_EXPORTER", "").lower()
         endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
         disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
-        if disabled or asked not in ("", "otlp") or not (asked or endpoint):
+        if disabled or exporter not in ("", "otlp") or not (exporter or endpoint):
             return None
         try:
             return cls()

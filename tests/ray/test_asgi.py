@@ -48,6 +48,6 @@ def test_a_replica_is_started_once_its_checkpoints_answer_also_below_a_prefix() 
                 answer = await client.post(f"{root}/predict", json={"inputs": [ROW], "samples": 8})
                 assert answer.json()["model"] == {"name": "rents", "version": "1"}
                 assert (await client.get(f"{root}/models/nothing")).status_code == 404
-        assert app.parts.engine.admission.pending_cost == 0
+        assert app.service.engine.admission.pending_cost == 0
 
     assert in_replica(ask) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

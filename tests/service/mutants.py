@@ -32,7 +32,7 @@ import pyarrow.parquet
 from murho.model.errors import MurhoError
 from murho.model.tables.schema import Schema
 from murho.service.predict.answers import Terms
-from murho.service.predict.memory import decompressed
+from murho.service.predict.budgets import decompressed
 from murho.service.predict.routes import reader_of
 from murho.service.protocols.infer_requests import InferCodec
 from murho.service.protocols.invocations import ScoringCodec

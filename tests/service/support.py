@@ -126,7 +126,7 @@ class FakeModel:
         self.passes += 1
         cells = [{name: column[question.rows] for name, column in columns.items()} for question in questions]
         return [
-            (self.predict(rows, question.options), self.schema.outside(rows)[: question.most_told])
+            (self.predict(rows, question.options), self.schema.outside(rows)[: question.max_warnings])
             for rows, question in zip(cells, questions, strict=True)
         ]
 
@@ -236,7 +236,7 @@ class AppClient:
     def wait_until_loaded(self) -> None:
         with anyio.from_thread.start_blocking_portal() as portal:
             for _ in range(12_000):
-                if self.state["parts"].registry.snapshot.loaded:
+                if self.state["service"].registry.snapshot.loaded:
                     return
                 portal.call(anyio.sleep, 0.005)
         raise AssertionError("the checkpoints were not loaded in 60 seconds")

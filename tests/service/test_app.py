@@ -129,7 +129,7 @@ def test_without_a_checkpoint_the_service_says_what_to_do() -> None:
 
 
 def test_a_draining_service_is_alive_but_not_ready_and_still_serves(client: AppClient) -> None:
-    client.state["parts"].lifecycle.draining = True
+    client.state["service"].lifecycle.draining = True
     assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").status_code == 503
     assert client.post("/predict", {"inputs": [ROW]}).status_code == 200
@@ -137,7 +137,7 @@ def test_a_draining_service_is_alive_but_not_ready_and_still_serves(client: AppC
 
 def test_a_service_whose_engine_is_silent_is_not_alive(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     with make_client(model, engine_silence=5.0) as client:
-        scheduler = client.state["parts"].engine.scheduler
+        scheduler = client.state["service"].engine.scheduler
         monkeypatch.setattr(scheduler, "_busy_since", scheduler.clock() - 6.0)
         response = client.get("/healthz")
         assert pointers(response, 503) == []

@@ -15,8 +15,8 @@ import pytest
 import uvloop
 
 from murho.service.app import create_app
+from murho.service.context import Lifecycle
 from murho.service.errors import ServiceError
-from murho.service.parts import Lifecycle
 from murho.service.process import DrainingServer, address_of, configure, listen
 from murho.service.settings import Settings
 from tests.service.support import FakeModel, FakeSource

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from murho.service.app import create_app
-from murho.service.parts import Lifecycle
+from murho.service.context import Lifecycle
 from murho.service.process import DrainingServer, configure, listen
 from murho.service.settings import Settings
 from tests.service.support import FakeModel, FakeSource

@@ -434,7 +434,7 @@ def backward(
         _before_activation(by_hidden, by_squares, hidden, slopes, through, gradient)
 
 
-def room_of_outputs(layers: Integers, weights: int, rows: int, draws: int) -> int:
+def workspace_of_outputs(layers: Integers, weights: int, rows: int, draws: int) -> int:
     """Numbers that `draw_outputs` needs room for, of P weights, B rows and S draws."""
     return 3 * weights + rows * (2 * int(layers[0, INNER]) + draws) + room_of_buffers(layers, rows * draws)
 
@@ -467,7 +467,7 @@ def draw_outputs(
         numbers: Numbers of the rows, ``[B]``.
         draws: Draws of each row, S.
         activation: `RELU`, `SILU` or `SIGMOID`.
-        work: Room (`room_of_outputs`).
+        work: Room (`workspace_of_outputs`).
         outputs: To be filled, ``[S B, outputs]``, draw-major.
         key: Of the normal numbers.
     """

@@ -161,7 +161,7 @@ def _gaussians(
 ) -> float:
     """Log density of B rows under K Gaussians; its gradient takes the place of the outputs.
 
-    See `model.bbb.number_likelihoods` for the models and `Likelihood.evened` for ``beta``.
+    See `model.bbb.number_likelihoods` for the models and `Likelihood.reweight_mean_gradient` for ``beta``.
 
     Args:
         outputs: ``[B, P]``.
@@ -271,7 +271,7 @@ MU, RHO, FIRST, SECOND, AVERAGE = 0, 1, 2, 4, 6
 """Places in the state: parameters, and from each of the last three on what belongs to mu and rho."""
 
 
-def room_of_steps(layers: Integers, weights: int, inputs: int, rows: int, components: int) -> int:
+def workspace_of_steps(layers: Integers, weights: int, inputs: int, rows: int, components: int) -> int:
     """Numbers that `take_steps` needs room for: P weights, D inputs, B rows and draws a step, K components."""
     widest = int(layers[:, OUTPUTS].max())
     return 5 * weights + rows * (2 * (inputs + 1) + 3 + components + 2 * widest) + room_of_buffers(layers, rows)
@@ -325,7 +325,7 @@ def take_steps(
         limits: The target's limits, ``[2]``; NaN where there are none.
         settings: See above, ``[4]``.
         scale: ``T / N``.
-        work: Room (`room_of_steps`).
+        work: Room (`workspace_of_steps`).
         key: Of the member's normal numbers.
 
     Returns:

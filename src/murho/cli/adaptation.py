@@ -10,7 +10,7 @@ import typer
 from murho.cli.shared import JsonOption, print_json, print_lines, require_name, table_lines
 
 if TYPE_CHECKING:
-    from murho.service.outcomes.records import State
+    from murho.service.outcomes.types import State
 
 SHOWN = 20
 

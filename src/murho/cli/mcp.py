@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from murho.service.parts import State
+    from murho.service.context import State
     from murho.service.settings import Settings
 
 
@@ -64,7 +64,7 @@ async def _speak(settings: "Settings", url: str | None) -> None:
         else:
             app = create_app(settings)
             state = cast("State", await stack.enter_async_context(app.router.lifespan_context(app)))
-            while not state["parts"].registry.snapshot.loaded:
+            while not state["service"].registry.snapshot.loaded:
                 await asyncio.sleep(0.05)
             connected = partial(in_process, app, {"state": {**state, "caller": Caller("stdio", outcomes=True)}})
         await make_server(connected).run_stdio_async()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from murho_client import Outcomes
 
     from murho.model.files import JSON
-    from murho.service.outcomes.records import Accepted, Value
     from murho.service.outcomes.store import Store
+    from murho.service.outcomes.types import Accepted, Value
 
 MOST_SAID = 10
 UrlOption = Annotated[str | None, typer.Option(help="Address of the service.", metavar="URL")]
@@ -107,12 +107,12 @@ def quality(
             found = client.quality(name, **asked)  # type: ignore[arg-type]
     else:
         from murho.service.outcomes.quality import quality_of
-        from murho.service.outcomes.records import QualityQuery
-        from murho.service.predict.options import parsed
+        from murho.service.outcomes.types import QualityQuery
+        from murho.service.predict.options import validate_document
 
         opened = _opened(str(store))
         try:
-            found = quality_of(opened, name, _facts(opened, name), parsed(QualityQuery, asked))
+            found = quality_of(opened, name, _facts(opened, name), validate_document(QualityQuery, asked))
         except InputError as error:
             first = error.problems[0]
             raise OptionError(f"--{first.pointer[1:]}: {first.message}") from None

@@ -115,7 +115,7 @@ def configuration_of(options: dict[str, Any], file: Path | None = None) -> "Conf
 def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     """Prints the served and refused checkpoints, and a request to try."""
     from murho.service.models.loader import first_of
-    from murho.service.predict.rows import example_row
+    from murho.service.predict.json_rows import example_row
     from murho.service.telemetry.log import escaped
 
     for item in snapshot.refused:

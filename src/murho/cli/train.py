@@ -267,12 +267,12 @@ def _name_of(data: Path) -> str:
 
 def _report(name: str, trained: Trained, reporter: TerminalReporter, *, with_rows: bool) -> dict[str, bytes]:
     from murho.model.report.reports import training_report
-    from murho.model.runtime import give_back
+    from murho.model.runtime import trim_heap
     from murho.model.training.candidates import Stage
 
     fits = len(trained.evidence.attempts)
     reporter.stage(Stage("drawing the report", fits, fits, done=0.99, share=0.0))
-    give_back()
+    trim_heap()
     return training_report(name, trained, with_rows=with_rows)
 
 

@@ -10,7 +10,7 @@ from murho.service.app import create_app
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-    from murho.service.parts import Parts
+    from murho.service.context import ServiceContext
     from murho.service.settings import Settings
 
 STARTED = "lifespan.startup.complete"
@@ -34,16 +34,16 @@ class ReplicaApp:
         self._state: dict[str, Any] = {}
 
     @property
-    def parts(self) -> Parts:
+    def service(self) -> ServiceContext:
         """The parts of the service, once it is started."""
-        return cast("Parts", self._state["parts"])
+        return cast("ServiceContext", self._state["service"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles the lifespan, or one request."""
         if scope["type"] == "lifespan":
 
             async def send_when_loaded(message: Message) -> None:
-                while message["type"] == STARTED and not self.parts.registry.snapshot.loaded:
+                while message["type"] == STARTED and not self.service.registry.snapshot.loaded:
                     await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
                 await send(message)
 

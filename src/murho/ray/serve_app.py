@@ -29,12 +29,12 @@ class Replica:
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """The cost that is pending, for `murho.ray.pending_cost.PendingCost`."""
-        return {METRIC: float(self.app.parts.engine.admission.pending_cost)}
+        return {METRIC: float(self.app.service.engine.admission.pending_cost)}
 
     async def check_health(self) -> None:
         """Raise an error if the engine has work and shows no sign of life: Ray then replaces the replica."""
-        parts = self.app.parts
-        parts.engine.require_alive(parts.settings.engine_silence)
+        service = self.app.service
+        service.engine.require_alive(service.settings.engine_silence)
 
 
 def _asgi_app(settings: Settings) -> Callable[[], ReplicaApp]:

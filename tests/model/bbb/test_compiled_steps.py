@@ -101,7 +101,7 @@ def expected_gradients(
         if layer < last:
             hidden = ACTIVATIONS[network.architecture.activation](hidden)
     weights = torch.ones(len(numbers)) if rows.weights is None else rows.weights[numbers]
-    even = likelihood.evened(hidden, weights, options.beta)
+    even = likelihood.reweight_mean_gradient(hidden, weights, options.beta)
     log_likelihood = (likelihood.log_density(even, rows.targets[numbers]) * weights).sum()
     scale = taken.plain.minibatches / taken.plain.step.total_rows
     kl = prior.kl(network.mu, network.sigma(), network.groups)

@@ -172,7 +172,7 @@ def _log_density_and_gradient(
 ) -> tuple[Tensor, Tensor]:
     """The log density, and the gradient of its weighted sum by the outputs, with even pulls on the means."""
     weights, leaf = torch.ones_like(targets) if weights is None else weights, outputs.clone().requires_grad_()
-    log_density = likelihood.log_density(likelihood.evened(leaf, weights, beta), targets)
+    log_density = likelihood.log_density(likelihood.reweight_mean_gradient(leaf, weights, beta), targets)
     (gradient,) = torch.autograd.grad((log_density * weights).sum(), leaf)
     return log_density.detach(), gradient
 

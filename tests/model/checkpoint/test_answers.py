@@ -19,7 +19,7 @@ from murho.model.encoding import encoder
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.imputation import IMPUTATIONS
 from murho.model.encoding.unlike import Distances, unlike_values
-from murho.model.predictive.draw_room import DrawRoom
+from murho.model.predictive.draw_cache import DrawCache
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import NetworkOutputs
 from murho.model.predictive.prediction import PredictOptions, Question
@@ -74,7 +74,7 @@ def test_tiles_change_nothing_and_each_row_is_encoded_once(
     rent: Posterior, draws_bytes: int, rows_per_draw: int, parts: list[int]
 ) -> None:
     columns = columns_of(rent, make_table(1_000, seed=9))
-    posterior = Posterior(rent.spec, rent.tensors, room=DrawRoom(draws_bytes))
+    posterior = Posterior(rent.spec, rent.tensors, cache=DrawCache(draws_bytes))
     posterior.tile_values = rows_per_draw * OPTIONS.samples
 
     def spy(of: type, name: str) -> Any:

@@ -15,7 +15,7 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.evaluation.why import (
     CLASS_MEASURES,
-    Asking,
+    PredictionRequests,
     Why,
     answered,
     measures_of,
@@ -50,7 +50,7 @@ def shares_of(game: Game, cells: NDArray[np.float64]) -> tuple[Why, NDArray[np.f
         std = np.sqrt(np.abs(worth))
         return Prediction(1, 0, False, worth, std, std, std, extrapolation=np.zeros(len(worth), dtype=bool))
 
-    asking: Asking[Why] = why(schema_of(cells.shape[1]), columns, play(columns), PredictOptions())
+    asking: PredictionRequests[Why] = why(schema_of(cells.shape[1]), columns, play(columns), PredictOptions())
     try:
         asked, _ = next(asking)
         while True:

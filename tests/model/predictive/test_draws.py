@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
-from murho.model.predictive.draw_room import KEPT_SEEDS, DrawRoom
-from murho.model.predictive.draws import BLOCK, DrawCache, DrawMaker, Draws, coupled_normals, mean_network
+from murho.model.predictive.draw_cache import KEPT_SEEDS, DrawCache
+from murho.model.predictive.draws import BLOCK, DrawMaker, Draws, PosteriorDraws, coupled_normals, mean_network
 from tests.model.oracles import biases_of, weights_of
 
 
@@ -114,8 +114,8 @@ BYTES = DrawMaker(TENSORS, ARCHITECTURE).make(seed=0, samples=1).nbytes
 """Of one draw."""
 
 
-def _kept(most_draws: int = 100, room: DrawRoom | None = None) -> DrawCache:
-    return DrawCache(TENSORS, ARCHITECTURE, torch.device("cpu"), room=room or DrawRoom(most_draws * BYTES))
+def _kept(most_draws: int = 100, cache: DrawCache | None = None) -> PosteriorDraws:
+    return PosteriorDraws(TENSORS, ARCHITECTURE, torch.device("cpu"), cache=cache or DrawCache(most_draws * BYTES))
 
 
 @pytest.fixture
@@ -137,14 +137,14 @@ def test_the_seed_not_asked_for_the_longest_goes_first_and_draws_beyond_the_boun
 
 
 def test_the_caches_of_a_room_share_its_bytes(made: Mock) -> None:
-    room = DrawRoom(10 * BYTES)
-    one, other = _kept(room=room), _kept(room=room)
+    cache = DrawCache(10 * BYTES)
+    one, other = _kept(cache=cache), _kept(cache=cache)
     one.first(5, 0)
     other.first(4, 0)
     one.first(5, 0)
     other.first(4, 1)  # the room is full: the other cache's first seed was not used the longest
     assert [one.missing(5, 0), other.missing(4, 0), other.missing(4, 1)] == [0, 4, 0]
-    room.make_room(4 * BYTES)
+    cache.shrink(4 * BYTES)
     assert [one.missing(5, 0), other.missing(4, 1)] == [5, 0]
     del other
     gc.collect()

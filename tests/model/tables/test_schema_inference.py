@@ -24,7 +24,7 @@ from murho.model.tables.schema_inference import (
 )
 from murho.model.training.options import make_options
 from murho.model.training.prepared_table import prepare_table
-from murho.service.predict.rows import decode_cells
+from murho.service.predict.json_rows import decode_cells
 from tests.model.conftest import make_table, schema_of_kinds
 from tests.support import ROOT
 

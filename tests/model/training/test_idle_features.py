@@ -69,7 +69,7 @@ def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_tra
     assert inside.sum() > 10
     np.testing.assert_array_equal(before.mean[inside], within.mean[inside])
     far = {**columns, name: np.full(20, 1e3)}
-    ((answer, found),) = posterior.predict_questions(far, [Question(slice(0, 20), PredictOptions(), most_told=100)])
+    ((answer, found),) = posterior.predict_questions(far, [Question(slice(0, 20), PredictOptions(), max_warnings=100)])
     assert answer.unlike.all()
     assert {warning.feature for warning in found} == {name}
 

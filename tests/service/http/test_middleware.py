@@ -156,7 +156,7 @@ def test_bodies_above_the_limit_and_senseless_lengths_are_refused(body: Any, len
 def test_a_failure_of_the_service_is_answered_without_a_trace(client: AppClient, model: FakeModel) -> None:
     model.before = failing
     of_engine = client.post("/predict", {"inputs": [ROW]})
-    client.state["parts"].registry.snapshot = None
+    client.state["service"].registry.snapshot = None
     for response in (of_engine, client.get("/models")):
         assert pointers(response, 500) == []
         assert response.json()["type"] == "urn:murho:problem:internal"

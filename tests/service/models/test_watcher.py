@@ -245,7 +245,7 @@ def test_metrics_models_and_readiness_tell_of_a_storage_that_is_gone(
     bench = Bench()
     settings = Settings(watch_seconds=0, log_level="error")
     with AppClient(create_app(settings, source=bench.source)) as client:
-        watcher = client.state["parts"].versions
+        watcher = client.state["service"].versions
         assert "murho_checkpoints_listed 1.0" in client.get("/metrics").text
         monkeypatch.setattr(bench.source, "list", _gone)
         watcher.ask(Change()).result(20)

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from murho.command_line import app
 from murho.service.outcomes.adaptation import ADAPTATION, AdaptationFollower, state_of
-from murho.service.outcomes.records import Batch
 from murho.service.outcomes.store import Store
+from murho.service.outcomes.types import Batch
 from tests.model.conftest import present
 from tests.service.outcomes.test_routes import OUTCOMES, told
 from tests.service.outcomes.test_store import GRID, NUMBER

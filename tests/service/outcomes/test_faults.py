@@ -148,7 +148,7 @@ def test_a_locked_file_delays_no_answer(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:
     with make_client(FakeModel(), store=str(tmp_path / "murho.db")) as client:
-        first, recorder = predicted(client), client.state["parts"].recorder
+        first, recorder = predicted(client), client.state["service"].recorder
         ((pages,),) = recorder._adding.run("PRAGMA page_count")
         recorder._adding.run(f"PRAGMA max_page_count = {pages}")
         answers = [client.post("/predict", {"inputs": [ROW] * 200, "record": True}).json() for _ in range(3)]

@@ -94,7 +94,7 @@ def decisions(text: str, contexts: int) -> dict[str, Any]:
 
 def test_the_actions_of_decisions_are_stored_once_and_come_back(recording: AppClient) -> None:
     made = recording.post("/decide", decisions("USA", 3) | {"policy": "greedy"}).json()
-    store = recording.state["parts"].recorder.store
+    store = recording.state["service"].recorder.store
     path = "/models/cars/decisions"
     found = [recording.get(f"{path}/{key}").json() for key in made["ids"]]
     assert all(len(each["request"]["actions"]) == 2 for each in found)

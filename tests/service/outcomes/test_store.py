@@ -19,8 +19,8 @@ from murho.model.evaluation.recorded import LEVELS
 from murho.service.outcomes import schema
 from murho.service.outcomes.adaptation import ADAPTATION, AdaptationFollower, state_of, take_up
 from murho.service.outcomes.quality import ALARM, AlarmFollower, quality_of
-from murho.service.outcomes.records import Batch, FeatureFacts, QualityQuery, VersionFacts
 from murho.service.outcomes.store import HOUR, Store
+from murho.service.outcomes.types import Batch, FeatureFacts, QualityQuery, VersionFacts
 from tests.model.conftest import present
 
 SCORES = np.array([-3.09, -2.576, -2.326, -1.96, -1.645, -1.282, -1.036, -0.842, -0.674, -0.524, -0.253])

@@ -24,7 +24,7 @@ def test_totals_cost_groups_times_samples_times_levels() -> None:
         assert "100000 row-draws" in refused.json()["detail"]
         exact = {"inputs": [ROW] * 200, "statistic": "count_above", "threshold": 130.0, "samples": 50}
         assert pointers(client.post("/aggregate", exact), 413) == []
-        assert client.state["parts"].engine.admission.pending_cost == 0.0
+        assert client.state["service"].engine.admission.pending_cost == 0.0
 
 
 def test_a_caller_pays_for_totals() -> None:
@@ -35,18 +35,18 @@ def test_a_caller_pays_for_totals() -> None:
 
 def test_totals_take_memory_or_wait_for_it_until_their_deadline() -> None:
     with make_client(FakeModel()) as client:
-        room = client.state["parts"].totals_room
-        room.take(room.most)
+        budget = client.state["service"].totals_budget
+        budget.take(budget.most)
         assert client.post("/aggregate", GROUPS | {"timeout": 0.3}).status_code == 504
-        room.take(-room.most)
+        budget.take(-budget.most)
         assert client.post("/aggregate", GROUPS).status_code == 200
-        assert room.taken == 0
+        assert budget.taken == 0
 
 
 @pytest.mark.parametrize("path", ["/predict", "/aggregate"])
 def test_work_in_threads_waits_until_the_deadline(path: str) -> None:
     with make_client(FakeModel()) as client:
-        threads, free = client.state["parts"].codec_threads, threading.Event()
+        threads, free = client.state["service"].codec_threads, threading.Event()
         client.portal.call(lambda: [threads.submit("others", free.wait) for _ in range(THREADS)])
         try:
             large = client.post(path, {"inputs": [ROW] * 300}, headers={"x-request-timeout": "0.3"})
@@ -59,7 +59,7 @@ def test_work_in_threads_waits_until_the_deadline(path: str) -> None:
 def test_flows_take_turns() -> None:
     with make_client(FakeModel()) as client:
         threads, events, order = (
-            client.state["parts"].codec_threads,
+            client.state["service"].codec_threads,
             [threading.Event() for _ in range(THREADS)],
             list[str](),
         )

@@ -36,10 +36,10 @@ class Typed(json_bodies._Documents):
 
 def by_types(body: bytes) -> object:
     try:
-        asked = Typed().read(body, LIMITS)
+        parsed = Typed().read(body, LIMITS)
     except MurhoError as error:
         return type(error)
-    return None if asked is None else shown(asked)
+    return None if parsed is None else shown(parsed)
 
 
 def by_values(body: bytes) -> object:
@@ -52,11 +52,11 @@ def by_values(body: bytes) -> object:
             return type(error)
 
 
-def shown(asked: Any) -> object:
-    inputs = asked.inputs
+def shown(parsed: Any) -> object:
+    inputs = parsed.inputs
     columns = {name: column.tolist() for name, column in inputs.columns.items()}
     cells = {name: ["NaN" if cell != cell else cell for cell in column] for name, column in columns.items()}
-    return asked.options, asked.request.timeout, inputs.form, inputs.count, list(inputs.columns), cells
+    return parsed.options, parsed.request.timeout, inputs.form, inputs.count, list(inputs.columns), cells
 
 
 cells: dict[str, st.SearchStrategy[Any]] = {
@@ -125,15 +125,15 @@ def test_names_with_quotes_and_one_feature_are_read() -> None:
     for name in ('5" "pipes"', "a\\b", "x", "ü", "inputs"):
         schema = Schema((Feature(name, FeatureKind.NUMERIC, None, True, 0.0, 1.0, ()),), Target("y", None), {})
         for rows_ in ([{name: 1}, {name: None}], [[1], [None]], {name: [1, None]}):
-            asked = JSONCodec().decode(orjson.dumps({"inputs": rows_}), Terms({}, schema, LIMITS))
-            assert np.array_equal(asked.inputs.columns[name], [1.0, np.nan], equal_nan=True)
+            parsed = JSONCodec().decode(orjson.dumps({"inputs": rows_}), Terms({}, schema, LIMITS))
+            assert np.array_equal(parsed.inputs.columns[name], [1.0, np.nan], equal_nan=True)
 
 
 def test_a_kept_option_is_of_its_settings() -> None:
     codec, body = JSONCodec(), orjson.dumps({"inputs": [ROW], "seed": 5})
     for samples in (3, 4, 3):
-        asked = codec.decode(body, Terms({}, SCHEMA, Settings(samples=samples)))
-        assert (asked.options.samples, asked.options.seed) == (samples, 5)
+        parsed = codec.decode(body, Terms({}, SCHEMA, Settings(samples=samples)))
+        assert (parsed.options.samples, parsed.options.seed) == (samples, 5)
 
 
 @pytest.mark.parametrize("form", ["records", "matrix", "columns"])

@@ -8,7 +8,7 @@ import pytest
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema import Target
 from murho.service.errors import BadInputError
-from murho.service.predict.options import PredictRequest, parsed, predict_options, query_options
+from murho.service.predict.options import PredictRequest, predict_options, query_options, validate_document
 from murho.service.settings import Settings
 
 NUMBER, CLASS = Target("Consumption", "mpg"), Target("kind", None, ("a", "b"))
@@ -16,7 +16,9 @@ NUMBER, CLASS = Target("Consumption", "mpg"), Target("kind", None, ("a", "b"))
 
 def read(given: dict[str, Any] | bytes, target: Target = NUMBER, **settings: Any) -> PredictOptions:
     document = orjson.loads(given) if isinstance(given, bytes) else given
-    return predict_options(parsed(PredictRequest, {"inputs": None, **document}), Settings(**settings), target)
+    return predict_options(
+        validate_document(PredictRequest, {"inputs": None, **document}), Settings(**settings), target
+    )
 
 
 def problems(given: dict[str, Any]) -> dict[str, str]:
@@ -80,10 +82,10 @@ def test_wrong_options_are_named_in_plain_words(options: dict[str, Any], pointer
 
 def test_missing_rows_and_many_unknown_options_are_told() -> None:
     with pytest.raises(BadInputError) as caught:
-        parsed(PredictRequest, {"samples": 3})
+        validate_document(PredictRequest, {"samples": 3})
     assert [problem.pointer for problem in caught.value.problems] == ["/inputs"]
     with pytest.raises(BadInputError) as caught:
-        parsed(PredictRequest, {"inputs": [], **{f"option {index}": 1 for index in range(100_000)}})
+        validate_document(PredictRequest, {"inputs": [], **{f"option {index}": 1 for index in range(100_000)}})
     assert len(caught.value.problems) == 50
     assert caught.value.total == 100_000
 

@@ -137,7 +137,7 @@ def test_a_body_that_does_not_arrive_is_408() -> None:
 
 
 def test_predictions_are_refused_while_closing(client: AppClient) -> None:
-    client.state["parts"].lifecycle.closing = True
+    client.state["service"].lifecycle.closing = True
     response = client.post("/predict", {"inputs": [ROW]})
     assert response.status_code == 503
     assert "retry-after" in response.headers
@@ -146,14 +146,14 @@ def test_predictions_are_refused_while_closing(client: AppClient) -> None:
 def test_the_caller_may_shorten_the_time_to_wait(client: AppClient, model: FakeModel) -> None:
     hold = threading.Event()
     model.before = lambda: assert_free(hold)
-    asked: list[dict[str, Any]] = [
+    parsed: list[dict[str, Any]] = [
         {"json": {"inputs": [ROW], "timeout": 0.1}},
         {"json": {"inputs": [ROW], "timeout": 1e-4}},
         {"json": {"inputs": [ROW]}, "headers": {"x-request-timeout": "0.1"}},
         {"json": {"inputs": [ROW], "timeout": 30}, "headers": {"x-request-timeout": "0.1"}},
     ]
     try:
-        for arguments in asked:
+        for arguments in parsed:
             response = client.post("/predict", **arguments)
             assert response.status_code == 504
             assert "within 0." in response.json()["detail"]

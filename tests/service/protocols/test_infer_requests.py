@@ -246,8 +246,8 @@ def read(data: bytes, datatype: str, *shape: int) -> list[Any]:
     model = FakeModel(schema=Schema((Feature("a", kind, None, True, ends[0], ends[1], categories),), SCHEMA.target, {}))
     tensor = {"name": "a", "shape": shape, "datatype": datatype, "parameters": {"binary_data_size": len(data)}}
     text = orjson.dumps({"inputs": [tensor]})
-    asked = InferCodec(str(len(text))).decode(text + data, Terms({}, model.schema, Settings()))
-    column: list[Any] = asked.inputs.columns["a"].tolist()
+    parsed = InferCodec(str(len(text))).decode(text + data, Terms({}, model.schema, Settings()))
+    column: list[Any] = parsed.inputs.columns["a"].tolist()
     return column
 
 

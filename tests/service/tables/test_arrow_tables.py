@@ -100,10 +100,10 @@ def test_repeated_texts_are_written_out_some_at_a_time(kind: str, column_of: Cal
     before = pool.max_memory()
     pa.set_memory_pool(pool)
     try:
-        asked = reader_of(kind).decode(body, Terms({}, SCHEMA, Settings()))
+        parsed = reader_of(kind).decode(body, Terms({}, SCHEMA, Settings()))
     finally:
         pa.set_memory_pool(DEFAULT_POOL)
-    assert set(asked.inputs.columns["Origin/plant"]) == {"x" * 60_000}
+    assert set(parsed.inputs.columns["Origin/plant"]) == {"x" * 60_000}
     assert pool.max_memory() - before < 8 * TEXT_BYTES
 
 

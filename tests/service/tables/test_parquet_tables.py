@@ -28,8 +28,8 @@ def process() -> Iterator[ParquetProcess]:
 
 
 def unpack(process: ParquetProcess, body: bytes, *names: str, room: int = 2**28, **most: int) -> tuple[Any, pa.Table]:
-    asked = {"names": names or ("a", "b"), "most_rows": 100, "most_columns": 100, **most}
-    facts, stream = process.unpack(memoryview(body), asked, room)
+    parsed = {"names": names or ("a", "b"), "most_rows": 100, "most_columns": 100, **most}
+    facts, stream = process.unpack(memoryview(body), parsed, room)
     return facts, pa.ipc.open_stream(stream).read_all() if stream else None
 
 

@@ -66,9 +66,9 @@ def model() -> FakeModel:
 def client(model: FakeModel) -> Iterator[AppClient]:
     with make_client(model, max_pending_cost=100_000) as client:
         yield client
-        parts = client.state["parts"]
-        scheduler = parts.engine
-        assert (scheduler.admission.pending, parts.request_room.taken, parts.answer_room.taken) == (0, 0, 0)
+        service = client.state["service"]
+        scheduler = service.engine
+        assert (scheduler.admission.pending, service.request_budget.taken, service.answer_budget.taken) == (0, 0, 0)
         assert scheduler.admission.pending_cost == pytest.approx(0.0)
 
 
@@ -169,7 +169,7 @@ def test_a_deadline_between_two_passes_is_an_error_not_a_short_answer(client: Ap
     response = client.post("/predict?samples=0&timeout=2", content=body_of(table(), CSV), kind=CSV)
     assert response.status_code == 504
     assert "10 of 23 rows were computed" in response.text
-    wait_until(lambda: client.state["parts"].engine.admission.pending == 0)
+    wait_until(lambda: client.state["service"].engine.admission.pending == 0)
 
 
 def test_a_client_that_leaves_is_noticed_between_quick_passes() -> None:
@@ -190,7 +190,7 @@ import io, itertools, sys
 import numpy as np
 import pyarrow as pa
 from murho.service.predict.routes import CODECS, PARQUET
-from murho.service.predict.answers import Answered, Terms
+from murho.service.predict.answers import Result, Terms
 from murho.service.settings import Settings
 from tests.service.classifiers import Classifier
 from tests.service.support import ROW, FakeModel
@@ -213,7 +213,7 @@ for model, (kind, body) in itertools.product((FakeModel(), Classifier()), bodies
     for query in ({}, {"samples": "0"}, {"include": "draws", "samples": "8"}):
         asked = codecs[kind].decode(body, Terms(query, model.schema, Settings()))
         prediction = model.predict(asked.inputs.columns, asked.options)
-        answered = Answered(model, asked, prediction, [], 0)
+        answered = Result(model, asked, prediction, [], 0)
         for codec in CODECS:
             if not (asked.options.draws and codec.media_type == "text/csv"):
                 codec.encode(answered)

@@ -10,7 +10,7 @@ from murho.model.tables.cells import LONGEST_TEXT
 from murho.model.tables.readings import DateReading, NumberReading
 from murho.model.tables.schema import Feature, FeatureKind
 from murho.service.errors import BadInputError
-from murho.service.predict.rows import (
+from murho.service.predict.json_rows import (
     ABSENT,
     MAX_LISTED,
     Form,

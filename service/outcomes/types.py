@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 from murho.model.evaluation.recorded import LEVELS, band_ends, class_pits, class_sums, number_pits, number_sums
 from murho.model.tables.cells import parse_date
 from murho.model.tables.schema import Feature, FeatureKind, written
-from murho.service.predict.options import Strict
+from murho.service.predict.options import RequestModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -251,7 +251,7 @@ class State:
     document: str
 
 
-Told: TypeAlias = "tuple[Row[Any], Value]"
+RowOutcome: TypeAlias = "tuple[Row[Any], Value]"
 """A row of predictions and an outcome."""
 
 
@@ -278,26 +278,28 @@ def _share(key: str) -> float:
     return (int.from_bytes(blake2b(key.encode(), digest_size=6).digest()) + 0.5) / 2.0**48
 
 
-def by_version(model: str, facts: dict[str, VersionFacts], told: Iterable[Told]) -> Iterator[tuple[Scored, list[Told]]]:
+def by_version(
+    model: str, facts: dict[str, VersionFacts], row_outcomes: Iterable[RowOutcome]
+) -> Iterator[tuple[Scored, list[RowOutcome]]]:
     """Yields outcomes by version, scored, in the order of their predictions; those that don't fit are left out."""
-    fitting = [each for each in told if misfit(model, *each, facts) is None]
+    fitting = [each for each in row_outcomes if misfit(model, *each, facts) is None]
     fitting.sort(key=lambda each: (each[0].version, each[0].at, each[0].id))
     for version, part in groupby(fitting, key=lambda each: str(each[0].version)):
         pairs = list(part)
         yield _scored(model, version, facts[version], pairs), pairs
 
 
-def _scored(model: str, version: str, facts: VersionFacts, told: Sequence[Told]) -> Scored:
-    rows, classes = [row for row, _ in told], facts.classes
+def _scored(model: str, version: str, facts: VersionFacts, row_outcomes: Sequence[RowOutcome]) -> Scored:
+    rows, classes = [row for row, _ in row_outcomes], facts.classes
     answers = np.frombuffer(b"".join(row.answer for row in rows), np.float32).reshape(len(rows), -1)
     shares = np.array([_share(row.id) for row in rows])
     if classes is None:
-        values = np.array([value for _, value in told], float) - np.array([row.mean for row in rows], float)
+        values = np.array([value for _, value in row_outcomes], float) - np.array([row.mean for row in rows], float)
         pits = number_pits(answers, values, shares)
         sums, inside = number_sums(answers, values, pits), np.abs(pits - 0.5) <= 0.45
     else:
         places = {name: place for place, name in enumerate(classes)}
-        indices = np.array([places[str(value)] for _, value in told], np.intp)
+        indices = np.array([places[str(value)] for _, value in row_outcomes], np.intp)
         probabilities, sets = answers[:, : len(classes)], answers[:, len(classes) :] > 0.0
         pits = class_pits(probabilities, indices, shares)
         sums, inside = class_sums(probabilities, sets, indices), sets[np.arange(len(rows)), indices]
@@ -309,7 +311,7 @@ WINDOW = re.compile(r"[1-9][0-9]{0,5}[hdw]")
 COUNTED = "0.05, 0.1, … 0.95, 0.98 or 0.99"
 
 
-class QualityQuery(Strict):
+class QualityQuery(RequestModel):
     """What is asked of the quality of a model."""
 
     window: str = "30d"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from murho.service.errors import BadInputError, DeadlineError, QueueFullError, TooLargeError
-from murho.service.predict.memory import SMALL_BYTES, Room, Share, accepted_coding, decompressed
+from murho.service.predict.budgets import SMALL_BYTES, ByteBudget, Lease, accepted_coding, decompressed
 from tests.service.bodies import ARROW, CSV, JSON, WRITERS
 from tests.service.protocols.support import row_tensors
 from tests.service.support import ROW, FakeModel, make_client
@@ -25,8 +25,8 @@ PIECES = 48
 
 
 def test_small_requests_have_a_quarter_for_themselves() -> None:
-    room = Room(16 * SMALL_BYTES)
-    large, small, more = Share(room), Share(room), Share(room)
+    budget = ByteBudget(16 * SMALL_BYTES)
+    large, small, more = Lease(budget), Lease(budget), Lease(budget)
     large.resize(12 * SMALL_BYTES)
     with pytest.raises(QueueFullError) as refused:
         more.resize(SMALL_BYTES + 1)
@@ -37,7 +37,7 @@ def test_small_requests_have_a_quarter_for_themselves() -> None:
         small.resize(SMALL_BYTES + 1)
     for share in (large, small, more):
         share.resize(0)
-    assert room.taken == 0
+    assert budget.taken == 0
 
 
 def test_large_answers_wait_for_their_turn() -> None:
@@ -45,19 +45,19 @@ def test_large_answers_wait_for_their_turn() -> None:
 
 
 async def _waiting() -> None:
-    room = Room(10)
-    await room.wait(30, 1.0)
-    waiting = [asyncio.ensure_future(room.wait(6, 30.0)) for _ in range(2)]
+    budget = ByteBudget(10)
+    await budget.wait(30, 1.0)
+    waiting = [asyncio.ensure_future(budget.wait(6, 30.0)) for _ in range(2)]
     with pytest.raises(DeadlineError):
-        await room.wait(1, 0.02)
+        await budget.wait(1, 0.02)
     assert not any(task.done() for task in waiting)
-    room.taken -= 30
+    budget.taken -= 30
     await waiting[0]
-    assert room.taken == 6
-    room.taken -= 6
+    assert budget.taken == 6
+    budget.taken -= 6
     await waiting[1]
-    room.taken -= 6
-    assert room.taken == 0
+    budget.taken -= 6
+    assert budget.taken == 0
 
 
 def begin(service: Served, head: bytes, *, chunked: bool) -> Wire:
@@ -92,8 +92,8 @@ def test_bodies_that_never_end_share_a_budget_and_small_requests_go_on(head: byt
         assert int(reply.headers["retry-after"]) >= 1
         assert service.metric(metric) < 2**22
         body = orjson.dumps({"inputs": [ROW]})
-        asked = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
-        assert service.ask(asked, body).status == 200
+        parsed = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+        assert service.ask(parsed, body).status == 200
         stack.close()
         wait_until(lambda: service.metric(metric) == 0)
 
@@ -115,9 +115,9 @@ def test_an_answer_of_draws_leaves_nothing_behind(path: str, accept: str) -> Non
         body = {"inputs": row_tensors(300), "parameters": options, "outputs": [{"name": "draws"}]}
     model = FakeModel()
     with make_client(model) as client:
-        parts = client.state["parts"]
+        service = client.state["service"]
         taken: list[int] = []
-        model.before = lambda: taken.append(parts.answer_room.taken)  # the answer is being computed
+        model.before = lambda: taken.append(service.answer_budget.taken)  # the answer is being computed
         response = client.post(path, body, headers={"accept-encoding": accept})
         assert response.status_code == 200, response.text
         assert int(response.headers["content-length"]) > 2**13
@@ -129,7 +129,7 @@ def test_an_answer_of_draws_leaves_nothing_behind(path: str, accept: str) -> Non
         else:
             assert answered["outputs"][0]["shape"] == [300, 500]
         assert taken[-1] > 8 * 300 * 500
-        assert (parts.answer_room.taken, parts.request_room.taken) == (0, 0)
+        assert (service.answer_budget.taken, service.request_budget.taken) == (0, 0)
 
 
 @pytest.mark.parametrize("kind", [JSON, CSV, ARROW])
@@ -163,15 +163,15 @@ def test_full_memory_is_a_passing_state(where: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_alone_has_room() -> None:
-    room = Room(10)
-    share = Share(room)
+    budget = ByteBudget(10)
+    share = Lease(budget)
     share.resize(5)
     share.resize(105)
-    assert room.taken == 105
+    assert budget.taken == 105
     with pytest.raises(QueueFullError):
-        Share(room).resize(1)
+        Lease(budget).resize(1)
     share.resize(3)
-    assert room.taken == 3
+    assert budget.taken == 3
 
 
 BODY = b"3000,100,true\n" * 200

@@ -46,8 +46,8 @@ ORDERED_SHARE = 1 / 64
 POLL_SECONDS = 0.01
 
 
-class Room:
-    """How many bytes one kind of thing may take together: bodies with their rows, large answers, or totals.
+class ByteBudget:
+    """Shared limit of bytes for one resource: bodies with their rows, large answers, or totals.
 
     Attributes:
         most: Bytes.
@@ -67,11 +67,11 @@ class Room:
 
         Args:
             count: Bytes.
-            own: Bytes that the same request has already: what is alone has room.
-            share: Of the room, which may be taken.
+            own: Bytes that the same request holds already; a lone request is always admitted.
+            share: Share of the budget that may be taken.
 
         Raises:
-            QueueFullError: There is no room.
+            QueueFullError: The budget is spent.
         """
         with self._lock:
             if count > 0 and self.taken > own and self.taken + count > share * self.most:
@@ -80,7 +80,7 @@ class Room:
             self.taken += count
 
     async def wait(self, count: int, seconds: float) -> None:
-        """Takes bytes once there is room; what is alone has room.
+        """Takes bytes once the budget has them; a lone request is always admitted.
 
         Raises:
             DeadlineError: There was none within the seconds.
@@ -100,36 +100,36 @@ class Room:
 
 
 @dataclass(slots=True)
-class Share:
-    """What one request takes of a room.
+class Lease:
+    """Bytes that one request takes of a budget.
 
     Attributes:
-        room: The room.
+        budget: The budget.
         size: Bytes.
     """
 
-    room: Room
+    budget: ByteBudget
     size: int = 0
 
     def resize(self, size: int) -> None:
         """Takes so many bytes from now on.
 
         Raises:
-            QueueFullError: There is no room; it has what it had.
+            QueueFullError: The budget is spent; the lease is unchanged.
         """
-        self.room.take(size - self.size, self.size, share=1.0 if size <= SMALL_BYTES else LARGE_SHARE)
+        self.budget.take(size - self.size, self.size, share=1.0 if size <= SMALL_BYTES else LARGE_SHARE)
         self.size = size
 
 
 @asynccontextmanager
 async def whole_body(
-    settings: Settings, room: Room, scope: Scope, receive: Receive, most: int | None = None
+    settings: Settings, budget: ByteBudget, scope: Scope, receive: Receive, most: int | None = None
 ) -> AsyncIterator[bytes]:
     """Yield the body of a request that isn't a prediction's, and take memory for it until the block ends.
 
     Args:
         settings: The limits.
-        room: That of requests.
+        budget: The budget of requests.
         scope: The request.
         receive: Its messages.
         most: The most bytes, fewer than the settings allow; None: as many.
@@ -137,12 +137,12 @@ async def whole_body(
     Raises:
         TooLargeError, SlowRequestError, ClientGoneError, QueueFullError: See `read_body`.
     """
-    share = Share(room)
+    lease = Lease(budget)
     most = min(most or settings.max_body_bytes, settings.max_body_bytes)
     try:
-        yield await read_body(receive, scope["state"]["headers"], settings.request_timeout, most, share)
+        yield await read_body(receive, scope["state"]["headers"], settings.request_timeout, most, lease)
     finally:
-        share.resize(0)
+        lease.resize(0)
 
 
 async def read_body(
@@ -150,7 +150,7 @@ async def read_body(
     headers: Mapping[str, str],
     seconds: float,
     most: int,
-    share: Share,
+    lease: Lease,
     *,
     arrived: bool = False,
 ) -> bytes:
@@ -161,7 +161,7 @@ async def read_body(
         headers: The request's headers.
         seconds: The most seconds that the body may take.
         most: The most bytes.
-        share: Takes memory for it as it arrives; a small one that is there already needs none.
+        lease: Takes memory for it as it arrives; a small one that is there already needs none.
         arrived: Whether all of it is there already, so that no timer is needed.
 
     Raises:
@@ -187,7 +187,7 @@ async def read_body(
                     raise TooLargeError(too_large)
                 if last and size == len(part) <= SMALL_BYTES:
                     return bytes(part)
-                share.resize(size)
+                lease.resize(size)
                 waiting.write(part)
     except TimeoutError:
         raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
@@ -203,14 +203,14 @@ class LargeResponse(Response):
 
     Args:
         content: Its body.
-        share: The memory.
+        lease: The memory.
         headers: Its headers.
         media_type: Of the body.
     """
 
-    def __init__(self, content: bytes, share: Share, headers: Mapping[str, str], media_type: str) -> None:
+    def __init__(self, content: bytes, lease: Lease, headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(content, headers=headers, media_type=media_type)
-        self._share = share
+        self._lease = lease
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
         """Sends the answer."""
@@ -221,7 +221,7 @@ class LargeResponse(Response):
                 await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body"})
         finally:
-            self._share.resize(0)
+            self._lease.resize(0)
 
 
 LEAST_BYTES = 1024

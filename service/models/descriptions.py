@@ -18,7 +18,7 @@ from murho.model.calibration.class_calibration import ClassCalibration
 from murho.model.encoding.feature_distribution import QuantileScores
 from murho.model.report.charts import COLOURS, charts, ordered_features
 from murho.model.tables.schema import Feature, FeatureKind
-from murho.service.predict.rows import example_row
+from murho.service.predict.json_rows import example_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

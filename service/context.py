@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from murho.service.models.watcher import Versions
     from murho.service.outcomes.adaptation import Bands
     from murho.service.outcomes.recorder import Recorder
+    from murho.service.predict.budgets import ByteBudget
     from murho.service.predict.codec_threads import CodecThreads
-    from murho.service.predict.memory import Room
     from murho.service.settings import Settings
     from murho.service.telemetry.metrics import Telemetry
 
@@ -54,7 +54,7 @@ class Lifecycle:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ServiceContext:
     """The parts of one application."""
 
     settings: "Settings"
@@ -66,9 +66,9 @@ class Parts:
     security: Security
     codec_threads: "CodecThreads"
     versions: "Versions"
-    request_room: "Room"
-    answer_room: "Room"
-    totals_room: "Room"
+    request_budget: "ByteBudget"
+    answer_budget: "ByteBudget"
+    totals_budget: "ByteBudget"
     recorder: "Recorder | None" = None
     bands: "Bands | None" = None
 
@@ -98,19 +98,19 @@ class Parts:
 class State(TypedDict):
     """The state that the application's lifespan hands to every request."""
 
-    parts: Parts
+    service: ServiceContext
 
 
-async def _parts(request: Request) -> Parts:  # async: the framework runs plain functions in a thread
-    return cast("State", request.scope["state"])["parts"]
+async def _service(request: Request) -> ServiceContext:  # async: the framework runs plain functions in a thread
+    return cast("State", request.scope["state"])["service"]
 
 
-PartsDependency = Annotated[Parts, Depends(_parts)]
+ContextDependency = Annotated[ServiceContext, Depends(_service)]
 
 
-async def _admin(request: Request, parts: PartsDependency) -> Caller:  # async: plain functions run in a thread
+async def _admin(request: Request, service: ContextDependency) -> Caller:  # async: plain functions run in a thread
     caller: Caller = request.scope["state"]["caller"]
-    parts.security.require_admin(caller)
+    service.security.require_admin(caller)
     return caller
 
 

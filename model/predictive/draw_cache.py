@@ -26,7 +26,7 @@ class HasBytes(Protocol):
 Kept = TypeVar("Kept", bound=HasBytes, default=Any)
 
 
-class DrawRoom(Generic[Kept]):
+class DrawCache(Generic[Kept]):
     """Draws of one or more posteriors by owner and seed: those not used the longest leave first. Thread-safe.
 
     Attributes:
@@ -54,9 +54,9 @@ class DrawRoom(Generic[Kept]):
         with self._lock:
             self._kept[owner, seed] = draws
             self._kept.move_to_end((owner, seed))
-        self.make_room()
+        self.shrink()
 
-    def make_room(self, most_bytes: int | None = None) -> None:
+    def shrink(self, most_bytes: int | None = None) -> None:
         """Drop the draws not used the longest; the latest stay.
 
         Args:
