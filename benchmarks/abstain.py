@@ -57,7 +57,7 @@ def measured(data: Path, name: str, repeats: int) -> dict[str, dict[str, float |
     classes = {each: number for number, each in enumerate(model.classes or ())}
     truth = np.array([classes.get(str(each), -1) for each in rows[dataset.target].take(others).to_pylist()])
     confidence, wrong = answer.probabilities.max(axis=1), answer.prediction != truth
-    alike = ~answer.unlike
+    alike = ~answer.outlier
     confidence, wrong = confidence[alike], wrong[alike]
     own = model.posterior.calibration
     kept = own.held_out if isinstance(own, ClassCalibration) else None

@@ -75,7 +75,7 @@ class HeldOutClasses(Stored):
         cls,
         probabilities: NDArray[np.float64],
         labels: NDArray[np.int64],
-        unlike: NDArray[np.bool_],
+        outlier: NDArray[np.bool_],
         units: NDArray[np.int64],
         earlier: HeldOutClasses | None = None,
     ) -> Self:
@@ -84,18 +84,18 @@ class HeldOutClasses(Stored):
         Args:
             probabilities: ``[n, C]``.
             labels: ``[n]``.
-            unlike: Whether each is unlike the training rows, ``[n]``.
+            outlier: Whether each is unlike the training rows, ``[n]``.
             units: Id of each row's exchangeable unit, ``[n]``.
             earlier: Rows that were held out before; they go first where there are too many.
         """
         first = np.zeros(len(labels), dtype=np.bool_)
         first[np.unique(units, return_index=True)[1]] = True
-        kept = np.flatnonzero(first & ~unlike)
+        kept = np.flatnonzero(first & ~outlier)
         most = max(1, min(MOST_ROWS, MOST_VALUES // max(1, probabilities.shape[1])))
         if len(kept) > most:  # evenly through the rows, whatever their order means
             kept = kept[np.linspace(0, len(kept) - 1, most).round().astype(np.int64)]
         kept = kept[np.lexsort(probabilities[kept].T)]  # their order in the table is nobody's business
-        given, known, outliers = probabilities[kept].round(DIGITS), labels[kept], int((first & unlike).sum())
+        given, known, outliers = probabilities[kept].round(DIGITS), labels[kept], int((first & outlier).sum())
         if earlier is not None:
             given = np.concatenate([earlier.probabilities, given])[-most:]
             known, outliers = np.concatenate([earlier.labels, known])[-most:], outliers + earlier.left_out

@@ -249,7 +249,7 @@ class Posterior(Generic[Answer]):
 
         Returns:
             For each question, in order, the prediction and the first values unlike the training rows
-            (`model.encoding.unlike.unlike_values`); row 0 is the first one of the question.
+            (`model.encoding.outliers.unfamiliar_values`); row 0 is the first one of the question.
 
         Raises:
             ValueError: The questions can't share a pass.
@@ -260,13 +260,13 @@ class Posterior(Generic[Answer]):
         def pieces() -> Iterator[tuple[Places, Encoded]]:
             for numbers, encoded in self.encoder.encode_pieces(columns):
                 # The rows of all questions together: most of the time is the same for one row and for many.
-                rows = np.flatnonzero(encoded.told)
+                rows = np.flatnonzero(encoded.has_warnings)
                 owners = np.searchsorted(stops, numbers[rows], side="right")
                 few = np.arange(len(rows)) - np.searchsorted(owners, owners) < most[owners]
                 rows, owners = rows[few], owners[few].tolist()
                 if owners:
                     chosen = numbers[rows]
-                    for value in self.encoder.unlike_values(select_rows(columns, chosen), encoded, rows):
+                    for value in self.encoder.unfamiliar_values(select_rows(columns, chosen), encoded, rows):
                         owner = owners[value.row]
                         row = int(chosen[value.row]) - questions[owner].rows.start
                         found[owner].append(UnfamiliarValue(row, value.feature, value.message))
@@ -367,9 +367,9 @@ class Posterior(Generic[Answer]):
             samples=options.samples,
             seed=seed,
             calibrated=plan.calibration is not None,
-            unlike=encoded.unlike,
+            outlier=encoded.outlier,
             extrapolation=encoded.extrapolation,
-            told=encoded.told,
+            has_warnings=encoded.has_warnings,
         )
         if options.noise_moments:
             functions = prediction.draws
@@ -392,8 +392,8 @@ class Posterior(Generic[Answer]):
     def _averaged_over_copies(self, encoded: Encoded, samples: int, seed: int, prediction: AnyPrediction) -> Doubles:
         """`Predicted.functions` of rows with imputed cells, whose prediction is known: each draw uses all copies."""
         total: Tensor | float = 0.0
-        for inputs, beyond in zip(encoded.inputs, encoded.beyond, strict=True):
-            copy_of_rows = replace(encoded, inputs=inputs, beyond=beyond)
+        for inputs, out_of_range in zip(encoded.inputs, encoded.out_of_range, strict=True):
+            copy_of_rows = replace(encoded, inputs=inputs, out_of_range=out_of_range)
             drawn = self._drawn(copy_of_rows, samples, seed, calibrated=False)
             predictive = drawn.predictive(widened=False)
             total = total + (predictive.draws if isinstance(predictive, ClassPredictive) else predictive.means)

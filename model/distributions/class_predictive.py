@@ -64,7 +64,7 @@ def draws_with_mean(draws: Tensor, goal: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class SettledDraws:
+class MatchedDraws:
     """Draws whose mean is the answer's probability.
 
     Attributes:
@@ -115,8 +115,8 @@ class ClassPredictive:
         """Mutual information over the entropy, ``[B]``, from 0 to 1."""
         return share_of_entropy(self.means, self.entropies)
 
-    def settled(self, goal: Tensor) -> SettledDraws:
+    def match_mean(self, goal: Tensor) -> MatchedDraws:
         """The draws changed such that their mean is ``goal``, ``[B, C]``; see `draws_with_mean`."""
         draws = draws_with_mean(self.draws, goal.T)
         spread = (draws - goal.T).square().mean(dim=0).sqrt().T
-        return SettledDraws(draws.permute(2, 1, 0), spread, entropy(draws, dim=1).mean(dim=0))
+        return MatchedDraws(draws.permute(2, 1, 0), spread, entropy(draws, dim=1).mean(dim=0))

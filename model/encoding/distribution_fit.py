@@ -1,8 +1,8 @@
-"""The fit of the distribution of the features: its correlation is shrunk, and its reach comes from held-out rows.
+"""The fit of the distribution of the features: a shrunk correlation, and a distance limit from held-out rows.
 
-A row counts as unlike the training rows if its distance is beyond the reach. Of fresh rows from where the training
+A row counts as unlike the training rows if its distance exceeds the limit. Of fresh rows from where the training
 rows come from, 1 % at most shall be. For each of five folds the distribution is fitted to the other four, and the
-distances of the rows left out are measured. The reach is their conformal quantile (Vovk, Gammerman and Shafer 2005):
+distances of the rows left out are measured. The limit is their conformal quantile (Vovk, Gammerman and Shafer 2005):
 of n distances, the one of rank ``0.99 (n + 1)``, rounded up. A fresh distance exceeds it with probability 1 % at most,
 as far as four fifths of the rows do for all of them.
 
@@ -12,7 +12,7 @@ matrix is shrunk towards the identity (Ledoit and Wolf 2004, "A well-conditioned
 covariance matrices"); how far, the likelihood of held-out rows decides. So a direction of small variance that held-out
 rows share is kept.
 
-Where there are landmarks, each of the two distances has a reach of its own, of rank ``0.995 (n + 1)``, and the distance
+Where there are landmarks, each of the two distances has a limit of its own, of rank ``0.995 (n + 1)``, and the distance
 to the landmarks is scaled so that both are one number.
 """
 
@@ -33,7 +33,7 @@ from murho.model.encoding.feature_distribution import (
     levels_of,
 )
 from murho.model.encoding.landmarks import Landmarks
-from murho.model.encoding.unlike import Distances
+from murho.model.encoding.outliers import Distances
 from murho.model.tables.schema import Columns, Schema, count_rows
 
 ALARM_RATE = 0.01
@@ -44,7 +44,7 @@ MOST_ROWS = 20_000
 """Largest number of training rows for correlation and distances; the scores of single features use all rows."""
 SEED = 0
 STRETCH = 1.5
-"""The reach is that of the furthest training row, but at most this multiple of the conformal quantile: a few training
+"""The limit is that of the furthest training row, but at most this multiple of the conformal quantile: a few training
 rows with an error in a cell shall not hide all that is less unlike."""
 SHRINKAGES = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35, 0.6, 1.0)
 """Weights of the identity to choose from."""

@@ -2,7 +2,7 @@
 
 The encoded columns are, in this order: each feature by itself (`model.encoding.feature_encodings`), directions of
 correlated numbers if asked for (`model.encoding.whitening`), the distance to the training rows feature by feature
-(`Ranges`) and that of the combination (`model.encoding.unlike`).
+(`Ranges`) and that of the combination (`model.encoding.outliers`).
 
 A network goes on beyond the range of its training rows along whatever slope it has at the edge, as far as it is asked.
 Some features deserve that (a year in a trend), others do not (the last bin of a price list). So beyond the range the
@@ -42,7 +42,7 @@ from murho.model.encoding.feature_encodings import (
     Unread,
 )
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
-from murho.model.encoding.unlike import COMBINATION, Distances, unlike_values
+from murho.model.encoding.outliers import COMBINATION, Distances, unfamiliar_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
 from murho.model.json_validation import MisfitError, NotNegative, Share, Stored, one_of, read_as
@@ -104,11 +104,11 @@ class Ranges:
         for part in parts:
             feature = part.feature
             bounded = isinstance(part, Standard) and (part.bounded or feature.kind is FeatureKind.BOOLEAN)
-            if not isinstance(part, Scaled) or bounded or feature.minimum is None or feature.reach is None:
+            if not isinstance(part, Scaled) or bounded or feature.minimum is None or feature.range_end is None:
                 continue
             scale, rule = part.scale, continuations.get(feature.name, _FOLLOWED)
             half_width = scale.limit * scale.std
-            ends = max(feature.minimum, scale.mean - half_width), min(feature.reach, scale.mean + half_width)
+            ends = max(feature.minimum, scale.mean - half_width), min(feature.range_end, scale.mean + half_width)
             names.append(feature.name)
             rows.append((*ends, scale.std, rule.share))
             sides.append((rule.tested, rule.slopes, rule.bends, rule.stops))
@@ -195,23 +195,22 @@ class Encoded:
     Attributes:
         inputs: ``[B, D]`` float32, C-contiguous and finite, within ± `model.encoding.feature_encodings.LARGEST`; of
             rows with imputed cells R copies, ``[R, B, D]``.
-        beyond: Whether an input lies beyond its training range, or the row is unlike the training rows, ``[B]`` or
-            ``[R, B]``.
-        unlike: Whether each row is unlike the training rows, all its copies, or has a category unseen in training,
+        out_of_range: Whether an input lies beyond its training range, or the row is an outlier, ``[B]`` or ``[R, B]``.
+        outlier: Whether each row is unlike the training rows, all its copies, or has a category unseen in training,
             ``[B]``. Without a distribution of the features these are the rows beyond.
         extrapolation: Whether each row is unlike the training rows, or a number or date of it lies far outside its
             training range (`model.tables.schema.Feature.outside`), ``[B]``.
-        told: Whether there is something to tell of each row (`Encoder.unlike_values`), ``[B]``: it extrapolates, has
+        has_warnings: Whether `Encoder.unfamiliar_values` has a warning for each row, ``[B]``: it extrapolates, has
             imputed cells, or a category that is unseen though it counts as one of the rare ones of training.
         distances: Those of the rows to tell of, in order; None if there is none, without a distribution of the
             features, for copies, which are measured and not the row itself, and for some of the rows.
     """
 
     inputs: Floats
-    beyond: Bools
-    unlike: Bools
+    out_of_range: Bools
+    outlier: Bools
     extrapolation: Bools
-    told: Bools
+    has_warnings: Bools
     distances: Distances | None = None
 
     @classmethod
@@ -221,12 +220,12 @@ class Encoded:
 
     def __len__(self) -> int:
         """Number of rows, B."""
-        return len(self.unlike)
+        return len(self.outlier)
 
     def __getitem__(self, rows: slice | Array) -> Encoded:
         """Some of the rows: views for a slice, copies for numbers of rows."""
-        of_rows = self.unlike[rows], self.extrapolation[rows], self.told[rows]
-        return Encoded(self.inputs[..., rows, :], self.beyond[..., rows], *of_rows)
+        of_rows = self.outlier[rows], self.extrapolation[rows], self.has_warnings[rows]
+        return Encoded(self.inputs[..., rows, :], self.out_of_range[..., rows], *of_rows)
 
 
 # Rows encoded at a time, so that temporary arrays fit in the processor's cache.
@@ -394,12 +393,12 @@ class Encoder(Stored):
         with np.errstate(over="ignore"):
             features = self.schema.features
             ranges, _ = self.ranges.measure(
-                {each.name: np.array([each.minimum, each.reach], dtype=np.float64) for each in features}
+                {each.name: np.array([each.minimum, each.range_end], dtype=np.float64) for each in features}
             )
-            directions, beyond = np.empty((2, 2, 0)) if self.whitening is None else self.whitening.training_range()
+            directions, distances = np.empty((2, 2, 0)) if self.whitening is None else self.whitening.training_range()
             combination = np.zeros((2, int(self._measures_combination)))
             parts = (part.training_range() for part in self.parts)
-            return np.concatenate([*parts, directions, ranges, beyond, combination], axis=1).astype(np.float32)
+            return np.concatenate([*parts, directions, ranges, distances, combination], axis=1).astype(np.float32)
 
     @cached_property
     def zero_in_training(self) -> tuple[int, ...]:
@@ -434,7 +433,8 @@ class Encoder(Stored):
 
     def _encode(self, cells: Columns, tile: Encoded) -> Distances | None:
         """Write the encoding of a tile's rows into the tile; return the distances of those to tell of, if any."""
-        out, beyond, unlike, told, measured = tile.inputs, tile.beyond, tile.unlike, tile.told, None
+        out, out_of_range, outlier, has_warnings = tile.inputs, tile.out_of_range, tile.outlier, tile.has_warnings
+        measured = None
         # Values beyond float64 or float32 become infinite here, and are then clipped.
         with np.errstate(over="ignore"):
             distances, seen = self.ranges.measure(cells)
@@ -451,7 +451,7 @@ class Encoder(Stored):
                 out[:, last - count : last], out[:, further.stop : further.stop + count] = self.whitening.apply(seen)
             if self.distribution is not None:
                 measured = Distances.of(self.distribution, cells)
-                unlike |= measured.unlike
+                outlier |= measured.outlier
                 if self._measures_combination:
                     out[:, -1] = measured.combination
                 if self._doubted.size and (differences := measured.differences) is not None:
@@ -461,23 +461,23 @@ class Encoder(Stored):
             np.minimum(out, LARGEST, out=out)
             np.maximum(out, -LARGEST, out=out)
         least, most = self.training_range
-        beyond |= unlike | ((out < least) | (out > most)).any(axis=1)
+        out_of_range |= outlier | ((out < least) | (out > most)).any(axis=1)
         if self.distribution is None:
-            unlike |= beyond
+            outlier |= out_of_range
         for place, categories in self.unseen.items():
             rows = np.flatnonzero(out[:, place])
             if rows.size and categories.rare:
                 known = {None, *categories.feature.categories}
-                told[rows] = [cell not in known for cell in cells[categories.feature.name][rows]]
+                has_warnings[rows] = [cell not in known for cell in cells[categories.feature.name][rows]]
             else:
-                unlike[rows] = True
-        tile.extrapolation[:] = unlike
-        if (rows := np.flatnonzero(beyond & ~unlike)).size:
+                outlier[rows] = True
+        tile.extrapolation[:] = outlier
+        if (rows := np.flatnonzero(out_of_range & ~outlier)).size:
             for feature in self.schema.features:
                 if feature.kind is not FeatureKind.CATEGORICAL:
                     tile.extrapolation[rows] |= feature.outside(cells[feature.name][rows], NEAR)
-        told |= tile.extrapolation
-        return None if measured is None or not told.any() else measured[told]
+        has_warnings |= tile.extrapolation
+        return None if measured is None or not has_warnings.any() else measured[has_warnings]
 
     def encode_copies(self, columns: Columns) -> Encoded:
         """Encode rows with missing cells, each as R copies with imputed cells (`model.encoding.imputation`).
@@ -489,10 +489,10 @@ class Encoder(Stored):
             raise AssertionError("without a distribution no feature accepts missing cells")
         every = self.encode(imputed_columns(self.distribution, self.schema, columns))
         shape = IMPUTATIONS, len(every) // IMPUTATIONS
-        of_copies = every.unlike.reshape(shape), every.extrapolation.reshape(shape)
-        unlike, extrapolation = (np.logical_and.reduce(each) for each in of_copies)
-        inputs, beyond = every.inputs.reshape(*shape, -1), every.beyond.reshape(shape)
-        return Encoded(inputs, beyond, unlike, extrapolation, np.ones_like(unlike))
+        of_copies = every.outlier.reshape(shape), every.extrapolation.reshape(shape)
+        outlier, extrapolation = (np.logical_and.reduce(each) for each in of_copies)
+        inputs, out_of_range = every.inputs.reshape(*shape, -1), every.out_of_range.reshape(shape)
+        return Encoded(inputs, out_of_range, outlier, extrapolation, np.ones_like(outlier))
 
     def encode_pieces(self, columns: Columns) -> Iterator[tuple[Places, Encoded]]:
         """Encode the complete rows, and then pieces of those with cells to impute.
@@ -514,8 +514,8 @@ class Encoder(Stored):
             if rows.size:
                 yield rows, encode({name: column[rows] for name, column in columns.items()})
 
-    def unlike_values(self, columns: Columns, encoded: Encoded, rows: Places) -> list[UnfamiliarValue]:
-        """List what is unlike the training rows, see `model.encoding.unlike.unlike_values`.
+    def unfamiliar_values(self, columns: Columns, encoded: Encoded, rows: Places) -> list[UnfamiliarValue]:
+        """List what is unlike the training rows, see `model.encoding.outliers.unfamiliar_values`.
 
         Args:
             columns: Canonical columns of the features of the rows to tell of, each ``[n]``.
@@ -524,10 +524,10 @@ class Encoder(Stored):
         """
         distances = encoded.distances
         if distances is not None:
-            distances = distances[np.cumsum(encoded.told)[rows] - 1]
+            distances = distances[np.cumsum(encoded.has_warnings)[rows] - 1]
         elif self.distribution is not None:
             distances = Distances.of(self.distribution, columns)
-        return unlike_values(distances, self.schema, columns)
+        return unfamiliar_values(distances, self.schema, columns)
 
 
 def with_schema(data: Any, schema: Any) -> Any:

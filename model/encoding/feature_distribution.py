@@ -4,7 +4,7 @@ Each number or date has normal scores, each boolean or category indicators of it
 matrix joins them.
 A checkpoint stores these and the landmarks, of which one may be a training row where rows are few. Two things follow:
 
-- the distance of a row from the training rows, and the features that make it far (`model.encoding.unlike`);
+- the distance of a row from the training rows, and the features that make it far (`model.encoding.outliers`);
 - what a missing cell may have been, given the row's other cells (`model.encoding.imputation`).
 
 The normal score of a value is the standard normal quantile of its rank among the training rows. A column of any shape
@@ -15,8 +15,8 @@ or a category has an indicator for each of its frequent levels but one.
 The distance is the larger one of two. One is the Mahalanobis distance of the scores of numbers and dates, given the
 row's levels: ``d^2 = r' P r`` with ``r = z - E[z given levels]`` and P the inverse of the covariance of z given the
 levels. The other one is that to the nearest training rows (`model.encoding.landmarks`). A level is never far by
-itself: an unseen one has its own warning. The limit of ordinary distances, `FeatureDistribution.reach`, comes from rows
-that the distribution was not fitted to (`model.encoding.distribution_fit`).
+itself: an unseen one has its own warning. The limit of ordinary distances, `FeatureDistribution.reach`, comes
+from rows that the distribution was not fitted to (`model.encoding.distribution_fit`).
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class FeatureDistribution(Stored):
         numbers: Number or date → its scores: the first F columns.
         levels: Boolean or category → its levels; their indicators are the further columns.
         correlation: ``[Q, Q]``, positive definite; None for independent columns.
-        reach: Largest ordinary distance of a row from the training rows.
+        reach: Limit of the distance of ordinary rows from the training rows.
         landmarks: Points amid the training rows, in the F numbers; None where rows are too few.
     """
 

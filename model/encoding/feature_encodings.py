@@ -125,7 +125,7 @@ class FeatureEncoding(Stored):
         bounds[0] = -np.inf
         if self.increasing and self.feature.minimum is not None:
             ends = np.zeros_like(bounds)
-            self.write(np.array([self.feature.minimum, self.feature.reach], dtype=np.float64), ends)
+            self.write(np.array([self.feature.minimum, self.feature.range_end], dtype=np.float64), ends)
             bounds[:, : self.increasing] = ends[:, : self.increasing]
         return bounds
 
@@ -188,7 +188,7 @@ class Unread(FeatureEncoding):
     """No encoded column: answers do not depend on the feature's value.
 
     The feature stays one of the schema. A row that is unlike the training rows in it is still found, because the
-    distance of rows (`model.encoding.unlike`) is that of all features.
+    distance of rows (`model.encoding.outliers`) is that of all features.
     """
 
     feature: FromSchema

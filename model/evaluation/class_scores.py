@@ -69,7 +69,7 @@ class JudgedClasses(JudgedRows):
         return cls(
             rows=rows,
             targets=targets,
-            doubt=numbers_of(share_of_entropy(served, predictive.settled(served).expected_entropy)),
+            doubt=numbers_of(share_of_entropy(served, predictive.match_mean(served).expected_entropy)),
             probabilities={kind: numbers_of(probabilities) for kind, probabilities in found.items()},
             sets={kind: prediction_sets(found[kind], of_kind, drawn.widening) for kind, of_kind in kinds.items()},
         )

@@ -235,8 +235,8 @@ class _Found:
         gaps = np.stack([_gap(each, self._row[each.name][0], columns[each.name]) for each in self._schema.features])
         lacks = self._goal.shortfall(prediction, self._unit)
         given = not len(self.lacks)  # may be unlike the training rows itself
-        if prediction.unlike is not None and not given:
-            lacks = np.where(prediction.unlike, np.inf, lacks)
+        if prediction.outlier is not None and not given:
+            lacks = np.where(prediction.outlier, np.inf, lacks)
         self.columns = {name: np.concatenate([of, columns[name]]) for name, of in self.columns.items()}
         self.distances = np.append(self.distances, gaps.mean(axis=0))
         self.differs = np.concatenate([self.differs, gaps.T > 0.0])

@@ -152,7 +152,7 @@ def calibrate_held_out(
         insides=[of_parts == part for part in np.unique(of_parts)],
         method=FORWARD if forward else SPLIT if all(group.members is None for group in groups) else CROSS,
         even=even,
-        unlike=encoded.unlike[rows],
+        outlier=encoded.outlier[rows],
         own=posterior.calibration,
         earlier=earlier,
     )
@@ -178,7 +178,7 @@ class _Fitting(Generic[Kind]):
         insides: Masks of parts; what the rows of one are scored with is made of the others.
         method: Name of the guarantee that bands and sets have (`model.calibration.conformal`).
         even: Whether units count the same.
-        unlike: Whether each row is unlike the training rows, ``[n]``.
+        outlier: Whether each row is unlike the training rows, ``[n]``.
         own: The posterior's calibration, for rows that make none.
         earlier: A calibration to pool with.
     """
@@ -188,7 +188,7 @@ class _Fitting(Generic[Kind]):
     insides: list[Bools]
     method: str
     even: bool
-    unlike: Bools
+    outlier: Bools
     own: Kind | None
     earlier: Kind | None
 
@@ -425,7 +425,7 @@ class ClassesByJudges(RowArrays):
             evidence = HeldOutClasses.of(
                 numbers_of(served)[chosen],
                 self.together.labels[chosen],
-                fitting.unlike[chosen],
+                fitting.outlier[chosen],
                 fitting.weights.units[chosen],
                 None if earlier is None else earlier.held_out,
             )

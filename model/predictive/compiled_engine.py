@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from murho.model.bbb.likelihood import NOISE_FLOOR
-from murho.model.distributions.class_predictive import ClassPredictive, SettledDraws
+from murho.model.distributions.class_predictive import ClassPredictive, MatchedDraws
 from murho.model.distributions.target_transforms import Identity, Logarithm
 from murho.model.predictive.forward import FEW_ROWS, TorchEngine, forward
 from murho.model.predictive.plans import ClassPlan, ClassTargetModel, PredictionPlan, TargetModel
@@ -256,14 +256,14 @@ class _CompiledPredictive(ClassPredictive):
         """See `ClassPredictive.entropies`."""
         return self.of_draws[1]
 
-    def settled(self, goal: Tensor) -> SettledDraws:
-        """See `ClassPredictive.settled`; the draws are changed in place."""
-        settled = SettledDraws(self.draws, torch.empty_like(self.means), torch.empty_like(self.entropies))
-        parts = self.draws, goal.contiguous(), settled.epistemic_std, settled.expected_entropy
+    def match_mean(self, goal: Tensor) -> MatchedDraws:
+        """See `ClassPredictive.match_mean`; the draws are changed in place."""
+        matched = MatchedDraws(self.draws, torch.empty_like(self.means), torch.empty_like(self.entropies))
+        parts = self.draws, goal.contiguous(), matched.epistemic_std, matched.expected_entropy
         arrays = [part.numpy() for part in parts]
         least = _least_rows(self.draws)
         in_parts(len(goal), least, lambda part: self.kernels.settle_draws(*arrays, part.start, part.stop))
-        return settled
+        return matched
 
 
 def _least_rows(draws: Tensor) -> int:

@@ -437,7 +437,7 @@ def _sure_enough(
     answer: ClassPrediction, actions: Actions, risk: float, choice: Ints, evidence: HeldOutClasses | None
 ) -> Bools:
     """Whether the error of each decision is controlled, ``[N]``; never of a row unlike the training rows."""
-    if evidence is None or answer.unlike is None or actions.features:
+    if evidence is None or answer.outlier is None or actions.features:
         return np.zeros(len(choice), dtype=np.bool_)
     utilities = cast("Doubles", actions.utilities)
     net = utilities - actions.costs[:, None]
@@ -449,4 +449,4 @@ def _sure_enough(
     known = evidence.probabilities
     decided = (known @ utilities.T - actions.costs).argmax(axis=1)
     least = least_confidence(confidence(known, decided), ~right[decided, evidence.labels], risk)
-    return np.asarray((confidence(answer.probabilities, choice) >= least) & ~answer.unlike)
+    return np.asarray((confidence(answer.probabilities, choice) >= least) & ~answer.outlier)

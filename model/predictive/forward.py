@@ -255,20 +255,20 @@ class NetworkOutputs:
             calibrated: Whether an answer is to be calibrated: only that asks which rows are mostly imputed.
         """
         device = self.training_range.device
-        rows, unlike = torch.from_numpy(encoded.inputs).to(device), torch.from_numpy(encoded.unlike).to(device)
+        rows, outlier = torch.from_numpy(encoded.inputs).to(device), torch.from_numpy(encoded.outlier).to(device)
         if rows.dim() == 2:
-            beyond = torch.from_numpy(np.flatnonzero(encoded.beyond)).to(device)
-            found = [self._of(engine, draws, rows, beyond, mu_only) for draws in parts]
+            out_of_range = torch.from_numpy(np.flatnonzero(encoded.out_of_range)).to(device)
+            found = [self._of(engine, draws, rows, out_of_range, mu_only) for draws in parts]
             outputs, members = found[0]
             if len(found) > 1:
                 outputs, members = map(torch.cat, zip(*found, strict=True))
-            return DrawnRows(outputs, members, unlike, self.target, engine)
-        where = [torch.from_numpy(np.flatnonzero(of_copy)).to(device) for of_copy in encoded.beyond]
+            return DrawnRows(outputs, members, outlier, self.target, engine)
+        where = [torch.from_numpy(np.flatnonzero(of_copy)).to(device) for of_copy in encoded.out_of_range]
         outputs, members = self._of_copies(engine, parts, rows, where, mu_only)
-        drawn = DrawnRows(outputs, members, unlike, self.target, engine)
+        drawn = DrawnRows(outputs, members, outlier, self.target, engine)
         if mu_only or not (calibrated and isinstance(self.target, TargetModel)):
             return drawn
-        return replace(drawn, widening=unlike | mostly_imputed(cast("Predictive", drawn.predictive()), len(rows)))
+        return replace(drawn, widening=outlier | mostly_imputed(cast("Predictive", drawn.predictive()), len(rows)))
 
     def _of_copies(
         self, engine: Engine, parts: Iterable[Draws], rows: Tensor, where: Sequence[Tensor], mu_only: bool
@@ -289,17 +289,19 @@ class NetworkOutputs:
         places = torch.cat(order).argsort(stable=True)
         return torch.cat(outputs)[places].transpose(1, 2), torch.cat(members)[places]
 
-    def _of(self, engine: Engine, draws: Draws, rows: Tensor, beyond: Tensor, apart: bool) -> tuple[Tensor, Tensor]:
-        """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise of the rows ``beyond``; members.
+    def _of(
+        self, engine: Engine, draws: Draws, rows: Tensor, out_of_range: Tensor, apart: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise of rows out of range; members.
 
         Beyond the training range the noise is the one at its nearest edge; the draws carry the further uncertainty.
         Further than `FAR` function values are computed in double precision. The edges go through the network with the
         rows, which takes little longer than the rows alone, or ``apart``.
         """
-        if len(beyond) == 0:
+        if len(out_of_range) == 0:
             return engine.forward(draws, rows), draws.members
         means, batch = self.likelihood.means, len(rows)
-        nearest, edge = rows[beyond].clamp(*self.training_range), None
+        nearest, edge = rows[out_of_range].clamp(*self.training_range), None
         if self.likelihood.outputs == means or not self.edge_noise:  # or the noise is the same for all rows
             outputs = engine.forward(draws, rows)
         elif apart:
@@ -308,11 +310,11 @@ class NetworkOutputs:
             every = engine.forward(draws, torch.cat((rows, nearest)))
             outputs, edge = every[:, :batch], every[:, batch:]
         with torch.inference_mode():  # as in `forward`, whose outputs are changed in place
-            far = outputs[:, beyond]
-            furthest = ((rows[beyond] - nearest).abs() > FAR).any(dim=1)
+            far = outputs[:, out_of_range]
+            furthest = ((rows[out_of_range] - nearest).abs() > FAR).any(dim=1)
             if not apart and bool(furthest.any()):
-                far[:, furthest] = forward_in_double(draws, rows[beyond[furthest]])
+                far[:, furthest] = forward_in_double(draws, rows[out_of_range[furthest]])
             if edge is not None:
                 far = self.likelihood.with_scatter_of(far, edge)
-            outputs[:, beyond] = far
+            outputs[:, out_of_range] = far
         return outputs, draws.members

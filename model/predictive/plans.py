@@ -275,17 +275,17 @@ class ClassPlan:
             if options.draws:
                 answer["draws"] = np.empty((len(probabilities), 0, probabilities.shape[1]))
             return answer
-        settled, of_classes = predictive.settled(probabilities), (*probabilities.shape, len(self.levels))
+        matched, of_classes = predictive.match_mean(probabilities), (*probabilities.shape, len(self.levels))
         total = entropy(probabilities, dim=1)
         found = {
-            "epistemic_std": settled.epistemic_std,
+            "epistemic_std": matched.epistemic_std,
             "entropy": total,
-            "epistemic_entropy": (total - settled.expected_entropy).clamp_min(0.0),
-            "percentiles": function_quantiles(settled.draws.flatten(0, 1).T, self.levels).view(*of_classes),
+            "epistemic_entropy": (total - matched.expected_entropy).clamp_min(0.0),
+            "percentiles": function_quantiles(matched.draws.flatten(0, 1).T, self.levels).view(*of_classes),
             "prediction_set": self.sets(probabilities, widening),
         }
         if options.draws:
-            found["draws"] = settled.draws.transpose(1, 2)
+            found["draws"] = matched.draws.transpose(1, 2)
         return answer | {name: _array(part) for name, part in found.items()}
 
     def probabilities(self, predictive: ClassPredictive, widening: Tensor) -> Tensor:

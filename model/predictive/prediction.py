@@ -300,9 +300,9 @@ class Predicted:
         draws: Function values, ``[B, S]``, or probabilities under each draw, ``[B, S, C]``; None unless requested.
         functions: As draws, but averaged over what missing cells may be; None unless ``noise_moments`` are requested.
         mc_error: Monte Carlo standard errors; None unless requested, and for fewer than two draws.
-        unlike: Whether each row is unlike the training rows (`model.encoding.encoder.Encoded`), ``[B]``; None: not
+        outlier: Whether each row is unlike the training rows (`model.encoding.encoder.Encoded`), ``[B]``; None: not
             known.
-        told: Whether there is something to tell of each row, ``[B]``, likewise.
+        has_warnings: Whether there is something to tell of each row, ``[B]``, likewise.
         grid: Percentiles at the levels of `PredictOptions.grid`, ``[B, G]``, besides all that was asked for.
     """
 
@@ -315,8 +315,8 @@ class Predicted:
     draws: Doubles | None = None
     functions: Doubles | None = None
     mc_error: MonteCarloError | None = None
-    unlike: Bools | None = None
-    told: Bools | None = None
+    outlier: Bools | None = None
+    has_warnings: Bools | None = None
     grid: Doubles | None = None
 
 

@@ -162,10 +162,10 @@ class Distribution(Generic[Answer]):
     @property
     def warnings(self) -> tuple[UnfamiliarValue, ...]:
         """What is unlike the training rows: ``row`` (from 0), ``feature`` and ``message`` of each, sorted by row."""
-        told = self._plain.told
-        if told is None or not told.any():
+        has_warnings = self._plain.has_warnings
+        if has_warnings is None or not has_warnings.any():
             return ()
-        rows = np.flatnonzero(told)
+        rows = np.flatnonzero(has_warnings)
         question = Question(slice(0, len(rows)), PredictOptions(samples=0), max_warnings=sys.maxsize)
         ((_, found),) = self._posterior.predict_questions(select_rows(self._columns, rows), [question])
         return tuple(replace(value, row=int(rows[value.row])) for value in found)

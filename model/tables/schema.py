@@ -71,7 +71,7 @@ class Feature(Stored):
     missing_words: tuple[Name, ...] = ()
 
     @property
-    def reach(self) -> float | None:
+    def range_end(self) -> float | None:
         """Where the range that answers are good for ends; None without a range."""
         return None if self.maximum is None else self.maximum + self.ahead
 
@@ -82,11 +82,11 @@ class Feature(Stored):
 
     def outside(self, column: Doubles, share: float = 0.0) -> Bools:
         """Whether each number or date of ``[B]`` lies outside the training range by more than a share of its width."""
-        if self.minimum is None or self.maximum is None or self.reach is None:
+        if self.minimum is None or self.maximum is None or self.range_end is None:
             return ~np.isnan(column)
         near = share * (self.maximum - self.minimum)
         with np.errstate(over="ignore"):  # comparisons with NaN are false, so a missing cell is never outside
-            return np.asarray((column < self.minimum - near) | (column > self.reach + near))
+            return np.asarray((column < self.minimum - near) | (column > self.range_end + near))
 
     def category(self, cell: object) -> str | None:
         """The canonical text of a cell of categories; None where it is missing."""

@@ -43,7 +43,7 @@ import torch
 from murho.model.bbb.network import Architecture, inverse_softplus
 from murho.model.encoding.encoder import Continuation
 from murho.model.encoding.feature_encodings import OneHot, Scaled
-from murho.model.encoding.unlike import COMBINATION
+from murho.model.encoding.outliers import COMBINATION
 from murho.model.tables.schema import Columns, FeatureKind, select_rows
 
 if TYPE_CHECKING:

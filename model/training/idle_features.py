@@ -32,10 +32,10 @@ from murho.model.training.scoring import mean_and_error, paired_difference, row_
 
 ROWS_A_FEATURE = 50
 """Rows for each feature from which no feature is looked at: then idle ones cost little, and trials take time."""
-LEAST_HARM = (0.5, 1.0)
+LEAST_IMPORTANCE = (0.5, 1.0)
 """Harm of shuffling below which a feature is idle: first the lower one. The first trial among many idle features has
 hardly learned some that act together, and at 1 these were lost."""
-LAST_HARM = 1.5
+LAST_IMPORTANCE = 1.5
 """Harm below which a feature is idle at last, if others have been left out."""
 FEWEST_SHUFFLES, MOST_SHUFFLES = 2, 10
 """Shuffles of a feature: their mean has less of the noise of a single shuffle."""
@@ -59,16 +59,16 @@ def without_idle_features(fits: CandidateFits, incumbent: Attempt, fit: Fit | No
         The best trial, and its fit.
     """
     judged: Attempt | None = None
-    harm: dict[str, Tensor] = {}
+    importance: dict[str, Tensor] = {}
     many = len(fits.data.split.training) < ROWS_A_FEATURE * len(fits.data.schema.features)
-    for least in (*LEAST_HARM, LAST_HARM) if many else ():
-        last = least == LAST_HARM
+    for least in (*LEAST_IMPORTANCE, LAST_IMPORTANCE) if many else ():
+        last = least == LAST_IMPORTANCE
         while fit is not None and not (fits.interrupted or fits.plan.late):
             if last and not incumbent.candidate.unread:
                 break
             if judged is not incumbent:
-                judged, harm = incumbent, harm_of_shuffling(fits, incumbent, fit)
-            candidate = _without(fits, incumbent.candidate, harm, least)
+                judged, importance = incumbent, shuffling_importance(fits, incumbent, fit)
+            candidate = _without(fits, incumbent.candidate, importance, least)
             if candidate.unread in {attempt.candidate.unread for attempt in fits.attempts}:
                 break
             fits.plan.add(TRIAL)
@@ -84,7 +84,7 @@ def without_idle_features(fits: CandidateFits, incumbent: Attempt, fit: Fit | No
     return incumbent, fit
 
 
-def harm_of_shuffling(fits: CandidateFits, attempt: Attempt, outcome: Fit) -> dict[str, Tensor]:
+def shuffling_importance(fits: CandidateFits, attempt: Attempt, outcome: Fit) -> dict[str, Tensor]:
     """How much worse the answers of a fit are for each held-out row, ``[N]``, where a feature is shuffled, by its name.
 
     Each feature's own inputs are shuffled together. Those for the distance to the training rows stay as they are, so
@@ -103,7 +103,7 @@ def harm_of_shuffling(fits: CandidateFits, attempt: Attempt, outcome: Fit) -> di
     scores = fits.row_scores(candidate, outcome, rows)
     most = max(1, min(MOST_SHUFFLES, SHUFFLES // len(columns)))
     generator = torch.Generator().manual_seed(seed_for(fits.options.seed, "shuffles"))
-    harm: dict[str, Tensor] = {}
+    importance: dict[str, Tensor] = {}
     scorings = 1
     for name, where in columns.items():
         shuffled = torch.zeros_like(scores)
@@ -112,18 +112,18 @@ def harm_of_shuffling(fits: CandidateFits, attempt: Attempt, outcome: Fit) -> di
             features[:, where] = features[torch.randperm(len(rows), generator=generator)][:, where]
             shuffled += fits.row_scores(candidate, outcome, replace(rows, features=features))
             scorings += 1
-            harm[name] = row_differences(shuffled / number, scores)
-            if number >= FEWEST_SHUFFLES and _in_errors(harm[name]) > CLEAR:
+            importance[name] = row_differences(shuffled / number, scores)
+            if number >= FEWEST_SHUFFLES and _importance_z(importance[name]) > CLEAR:
                 break
     fits.plan.spend(scorings * fits.work_of_scoring(outcome, len(rows)))
-    return harm
+    return importance
 
 
-def idle_by_member(harm: Mapping[str, Tensor], rows: Rows, members: int, least: float) -> list[set[str]]:
+def idle_by_member(importance: Mapping[str, Tensor], rows: Rows, members: int, least: float) -> list[set[str]]:
     """The features that are idle for each member, by the rows that it learns from.
 
     Args:
-        harm: What `harm_of_shuffling` returned.
+        importance: What `shuffling_importance` returned.
         rows: The held-out rows, N.
         members: M.
         least: Harm of a feature that is not idle, standard errors of the mean over the rows.
@@ -136,16 +136,16 @@ def idle_by_member(harm: Mapping[str, Tensor], rows: Rows, members: int, least: 
     found = []
     for numbers, count in zip(seen.rows.expand(members, -1), counts, strict=True):
         own = numbers[:count]
-        idle = {name for name, of_rows in harm.items() if count > 1 and _in_errors(of_rows[own]) <= least}
+        idle = {name for name, of_rows in importance.items() if count > 1 and _importance_z(of_rows[own]) <= least}
         found.append(idle)
     return found
 
 
-def _without(fits: CandidateFits, candidate: Candidate, harm: Mapping[str, Tensor], least: float) -> Candidate:
+def _without(fits: CandidateFits, candidate: Candidate, importance: Mapping[str, Tensor], least: float) -> Candidate:
     """The candidate whose members do without further features; a member that would read none stays as it was."""
     names = [feature.name for feature in fits.data.schema.features]
     _, rows = fits.data.rows(candidate.inputs, candidate.transform)
-    idle = idle_by_member(harm, rows, fits.options.members, least)
+    idle = idle_by_member(importance, rows, fits.options.members, least)
     unread = []
     for found, before in zip(idle, map(set, candidate.unread or [()] * len(idle)), strict=True):
         gone = before if found | before >= set(names) else found | before
@@ -153,7 +153,7 @@ def _without(fits: CandidateFits, candidate: Candidate, harm: Mapping[str, Tenso
     return replace(candidate, unread=tuple(unread) if any(unread) else ())
 
 
-def _in_errors(values: Tensor) -> float:
+def _importance_z(values: Tensor) -> float:
     """The mean over rows in standard errors of it; 0 where all are 0."""
     mean, error = mean_and_error(values)
     return mean / error if error > 0.0 else math.copysign(math.inf, mean) if mean else 0.0

@@ -18,7 +18,7 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.encoding.feature_distribution import FeatureDistribution, QuantileScores
 from murho.model.encoding.imputation import imputed_columns
-from murho.model.encoding.unlike import Distances
+from murho.model.encoding.outliers import Distances
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.held_out_totals import calibrate_totals
 from murho.model.evaluation.judged_rows import JudgedRows

@@ -39,7 +39,7 @@ def test_onnxruntime_answers_as_murho_does(tmp_path: Path, noise: str) -> None:
     space: dict[str, Any] = {"FOLDER": str(tmp_path / "out"), "ROWS": records}
     exec(PYTHON, space)  # noqa: S102 - the example of docs/export.md
     np.testing.assert_allclose(space["rows"], encoded.inputs, atol=2e-6)
-    usual = ~encoded.beyond
+    usual = ~encoded.out_of_range
     assert usual.any()
     assert len(space["rows"]) == len(records)
     for told in ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles"):

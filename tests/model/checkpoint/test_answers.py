@@ -18,7 +18,7 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding import encoder
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.imputation import IMPUTATIONS
-from murho.model.encoding.unlike import Distances, unlike_values
+from murho.model.encoding.outliers import Distances, unfamiliar_values
 from murho.model.predictive.draw_cache import DrawCache
 from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.forward import NetworkOutputs
@@ -93,8 +93,8 @@ def test_a_draw_is_that_of_its_copy(rent: Posterior) -> None:
     for options in (IMPUTED, PredictOptions(samples=0)):
         answer = rent.predict(columns, options)
         alone = [
-            rent.predict_encoded(replace(copies, inputs=inputs, beyond=beyond), options)
-            for inputs, beyond in zip(copies.inputs, copies.beyond, strict=True)
+            rent.predict_encoded(replace(copies, inputs=inputs, out_of_range=beyond), options)
+            for inputs, beyond in zip(copies.inputs, copies.out_of_range, strict=True)
         ]
         if options.samples == 0:  # the mean network is averaged over all copies
             np.testing.assert_allclose(answer.mean, np.mean([each.mean for each in alone], axis=0), rtol=1e-5)
@@ -124,8 +124,8 @@ def test_missing_cells_of_many_rows_average_out_in_totals(name: str, request: py
     draws, functions = of_row.draws[0], present(answer.functions)[0]
     if name == "rent":
         of_copies = [
-            posterior.predict_encoded(replace(alone, inputs=inputs, beyond=beyond), IMPUTED).draws[0]
-            for inputs, beyond in zip(alone.inputs, alone.beyond, strict=True)
+            posterior.predict_encoded(replace(alone, inputs=inputs, out_of_range=beyond), IMPUTED).draws[0]
+            for inputs, beyond in zip(alone.inputs, alone.out_of_range, strict=True)
         ]
         np.testing.assert_allclose(functions[: IMPUTED.samples], np.mean(of_copies, axis=0), rtol=1e-4)
     else:  # their mean is the probability of the answer
@@ -148,7 +148,7 @@ def test_the_answer_widens_by_what_the_cell_would_have_told(rent: Posterior) -> 
     nothing = {name: column[:1] if name == "district" else column[:1] * np.nan for name, column in nowhere.items()}
     answer, rents = rent.predict(nothing, PredictOptions()), make_table()["rent"].to_numpy()
     assert abs(answer.mean[0] - rents.mean()) < 2.0 * rents.std()
-    assert not present(answer.unlike)[0]
+    assert not present(answer.outlier)[0]
 
 
 ASKED = (
@@ -230,11 +230,11 @@ def test_the_rows_with_something_to_tell_are_those_with_a_warning(rent: Posterio
     columns["district"][3::7] = "east"
     ((answer, found),) = posterior.predict_questions(columns, [Question(slice(0, 60), PredictOptions(), 1000)])
     listed = {warning.row for warning in found}
-    told, unlike = present(answer.told), present(answer.unlike)
-    assert listed == set(np.flatnonzero(told).tolist())
-    assert (told | ~unlike).all()
-    assert not told.all()
-    assert not rare or not listed <= set(np.flatnonzero(unlike).tolist())  # here `unlike` does not tell
+    has_warnings, outlier = present(answer.has_warnings), present(answer.outlier)
+    assert listed == set(np.flatnonzero(has_warnings).tolist())
+    assert (has_warnings | ~outlier).all()
+    assert not has_warnings.all()
+    assert not rare or not listed <= set(np.flatnonzero(outlier).tolist())  # here `outlier` does not tell
 
 
 @pytest.mark.parametrize("tile", [7, 2048])
@@ -249,7 +249,7 @@ def test_each_question_is_told_its_first_values_unlike_the_training_rows_as_if_a
     expected: list[UnfamiliarValue] = []
     for row in range(60):
         cells = row_of(columns, row)
-        alone = unlike_values(Distances.of(present(rent.encoder.distribution), cells), rent.schema, cells)
+        alone = unfamiliar_values(Distances.of(present(rent.encoder.distribution), cells), rent.schema, cells)
         expected += [replace(value, row=row) for value in alone]
     assert len({value.message for value in expected}) >= 3
     limits = [(slice(0, 1), 9), (slice(1, 20), 4), (slice(20, 20), 9), (slice(20, 40), 0), (slice(40, 60), 1000)]

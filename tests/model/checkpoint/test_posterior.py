@@ -142,7 +142,7 @@ def test_what_lies_a_little_outside_is_near_and_what_lies_further_is_extrapolati
         for value in (most + share * (most - least), least - share * (most - least)):
             rows = _at(posterior, size=value)
             ((answer, warnings),) = posterior.predict_questions(rows, (Question(slice(0, 20), PredictOptions(), 99),))
-            np.testing.assert_array_equal(present(answer.extrapolation), present(answer.unlike) | far)
+            np.testing.assert_array_equal(present(answer.extrapolation), present(answer.outlier) | far)
             assert not far or {warning.row for warning in warnings if warning.feature == "size"} == set(range(20))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murho.model.encoding.distribution_fit import best_shrinkage, fit_feature_distribution, sample_correlation
-from murho.model.encoding.unlike import Distances
+from murho.model.encoding.outliers import Distances
 from tests.model.encoding.distribution_tables import distribution_of, mixed_columns, numeric_columns, schema_of
 
 

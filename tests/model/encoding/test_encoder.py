@@ -197,19 +197,19 @@ def asked() -> dict[str, np.ndarray]:
 
 def test_one_number_barely_beyond_its_range_makes_no_row_unlike() -> None:
     training = ENCODER.encode(COLUMNS)
-    assert not (training.beyond | training.unlike | training.told).any()
+    assert not (training.out_of_range | training.outlier | training.has_warnings).any()
     encoded = ENCODER.encode(asked())
-    assert encoded.beyond.tolist() == [False, True, True, True, True]
-    assert encoded.unlike.tolist() == encoded.told.tolist() == [False, False, True, True, True]
+    assert encoded.out_of_range.tolist() == [False, True, True, True, True]
+    assert encoded.outlier.tolist() == encoded.has_warnings.tolist() == [False, False, True, True, True]
 
 
 def test_of_copies_a_row_is_unlike_if_all_are_and_there_is_something_to_tell_of_it() -> None:
     columns = asked() | {"lift": np.full(5, np.nan)}
     encoded = ENCODER.encode_copies(columns)
     assert encoded.inputs.shape == (IMPUTATIONS, 5, ENCODER.width)
-    assert encoded.beyond.shape == (IMPUTATIONS, 5)
-    assert encoded.unlike.tolist() == [False, False, True, True, True]
-    assert encoded.told.all()
+    assert encoded.out_of_range.shape == (IMPUTATIONS, 5)
+    assert encoded.outlier.tolist() == [False, False, True, True, True]
+    assert encoded.has_warnings.all()
 
 
 def test_pieces_have_each_row_once_as_it_is_alone() -> None:
@@ -233,7 +233,7 @@ def test_choices_that_can_not_be_are_refused() -> None:
     with pytest.raises(CheckpointError, match="because a feature has imputed cells"):
         Encoder.fit(SCHEMA, COLUMNS)
     assert InputChoice("standard", unread=(("a", "b"), ("b", "c"))).unread_by_all == ("b",)
-    assert not Encoded.like(np.zeros((3, 2), dtype=np.float32)).told.any()
+    assert not Encoded.like(np.zeros((3, 2), dtype=np.float32)).has_warnings.any()
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

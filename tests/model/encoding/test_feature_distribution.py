@@ -10,7 +10,7 @@ from murho.model.encoding.feature_distribution import (
     normal_cdf,
     normal_quantile,
 )
-from murho.model.encoding.unlike import Distances
+from murho.model.encoding.outliers import Distances
 from tests.model.conftest import present
 from tests.model.encoding.distribution_tables import distribution_of, mixed_columns, numeric_columns
 

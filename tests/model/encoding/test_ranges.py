@@ -39,8 +39,8 @@ def test_training_rows_are_within_reach_to_the_last_bit_and_a_step_further_is_no
         for name, value in change.items():
             row[name] = np.array([value], dtype=columns[name].dtype)
         alone = encoder.encode(row)
-        assert alone.beyond[0] == ((alone.inputs[0] < lower) | (upper < alone.inputs[0])).any()
-        return not alone.beyond[0]
+        assert alone.out_of_range[0] == ((alone.inputs[0] < lower) | (upper < alone.inputs[0])).any()
+        return not alone.out_of_range[0]
 
     size_feature, day = schema.features[0], schema.features[3]
     assert size_feature.minimum is not None

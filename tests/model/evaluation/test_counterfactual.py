@@ -72,7 +72,7 @@ def test_a_class_becomes_likely_within_the_training_rows(rooms: Posterior) -> No
     found = answered(asking, rooms)
     again = rooms.predict(found.columns, options)
     assert (again.probabilities[:, 0] >= 0.8).all()
-    assert not again.unlike.any()
+    assert not again.outlier.any()
     assert (found.columns["lift"] == row["lift"]).all()
     nothing = counterfactuals(rooms.schema, None, row, goal, options, fixed=list(columns))
     assert not len(answered(nothing, rooms).distances)

@@ -95,7 +95,7 @@ def _classes(contexts: int) -> ClassPrediction:
         epistemic_std=np.full((contexts, 2), drawn.std()),
         draws=np.stack([drawn, 1.0 - drawn], axis=2),
         extrapolation=np.zeros(contexts, dtype=bool),
-        unlike=np.zeros(contexts, dtype=bool),
+        outlier=np.zeros(contexts, dtype=bool),
     )
 
 

@@ -82,15 +82,15 @@ def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:
     columns = columns_from_table(table, plan.schema)
     split, _ = hold_out(table, "rent", columns, make_options({"time": "day"}), NO_HINTS)
     schema = make_schema(plan.schema, columns, {"day": split.ahead})
-    assert (schema.features[-1].maximum, schema.features[-1].reach) == (159.0, 159.0 + 16.0)
+    assert (schema.features[-1].maximum, schema.features[-1].range_end) == (159.0, 159.0 + 16.0)
     encoder = Encoder.fit(schema, columns)
     later = {"lift": np.ones(3), "day": np.array([159.0, 175.0, 400.0])}
     encoded = encoder.encode(later)
     beyond = encoded.inputs[:, encoder.names.index("day beyond the training rows")]
     assert beyond[:2].tolist() == [0.0, 0.0]
     assert beyond[2] > 1.0
-    assert encoded.told.tolist() == [False, False, True]
-    (warning,) = encoder.unlike_values({name: column[2:] for name, column in later.items()}, encoded, np.array([2]))
+    assert encoded.has_warnings.tolist() == [False, False, True]
+    (warning,) = encoder.unfamiliar_values({name: column[2:] for name, column in later.items()}, encoded, np.array([2]))
     assert (
         warning.message
         == "400 is above the training range, 0 to 159, and beyond 175, as far ahead as the model was judged"

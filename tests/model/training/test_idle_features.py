@@ -65,12 +65,12 @@ def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_tra
     columns = columns_from_table(table.slice(0, 20), posterior.schema)
     before = posterior.predict(columns, PredictOptions())
     within = posterior.predict({**columns, name: columns[name][::-1].copy()}, PredictOptions())
-    inside = ~(before.unlike | within.unlike)
+    inside = ~(before.outlier | within.outlier)
     assert inside.sum() > 10
     np.testing.assert_array_equal(before.mean[inside], within.mean[inside])
     far = {**columns, name: np.full(20, 1e3)}
     ((answer, found),) = posterior.predict_questions(far, [Question(slice(0, 20), PredictOptions(), max_warnings=100)])
-    assert answer.unlike.all()
+    assert answer.outlier.all()
     assert {warning.feature for warning in found} == {name}
 
 
@@ -102,16 +102,16 @@ def test_no_member_is_chosen_by_the_rows_that_it_judges() -> None:
     folds = torch.arange(20).remainder(5).expand(2, -1)
     rows = Rows(torch.zeros(20, 1), torch.zeros(20), folds)
     noise = torch.linspace(-1.0, 1.0, 20).double()
-    harm = {"useful": noise + 5.0, "idle": noise - noise.mean()}
-    assert idle_by_member(harm, rows, 10, 0.5) == [{"idle"}] * 10
-    harm["idle"] = torch.where(folds[0] == 3, 100.0, harm["idle"])  # so says fold 3 alone
-    assert [member for member, idle in enumerate(idle_by_member(harm, rows, 10, 0.5)) if idle] == [3, 8]
+    importance = {"useful": noise + 5.0, "idle": noise - noise.mean()}
+    assert idle_by_member(importance, rows, 10, 0.5) == [{"idle"}] * 10
+    importance["idle"] = torch.where(folds[0] == 3, 100.0, importance["idle"])  # so says fold 3 alone
+    assert [member for member, idle in enumerate(idle_by_member(importance, rows, 10, 0.5)) if idle] == [3, 8]
 
 
 def test_judged_forward_a_member_is_chosen_by_rows_before_its_own() -> None:
     rows = Rows(torch.zeros(20, 1), torch.zeros(20), torch.arange(20).div(4, rounding_mode="floor")[None], forward=True)
-    harm = {"early": torch.tensor([5.0, 6.0] * 4 + [0.0] * 12), "late": torch.tensor([0.0] * 12 + [5.0, 6.0] * 4)}
-    assert idle_by_member(harm, rows, 5, 0.5) == [set(), {"late"}, {"late"}, {"late"}, set()]
+    importance = {"early": torch.tensor([5.0, 6.0] * 4 + [0.0] * 12), "late": torch.tensor([0.0] * 12 + [5.0, 6.0] * 4)}
+    assert idle_by_member(importance, rows, 5, 0.5) == [set(), {"late"}, {"late"}, {"late"}, set()]
 
 
 @pytest.mark.parametrize(("better", "kept"), [(0.03, False), (0.08, True)])

@@ -106,7 +106,7 @@ def test_a_row_far_from_all_training_rows_gets_doubt_and_no_certainty(rooms: Pos
     rows = pa.table({"size": [0.2, 50.0, -400.0], "light": [0.0, -60.0, 300.0], "district": ["east", "west", "south"]})
     rows = rows.append_column("lift", pa.array([True] * 3))
     prediction = answer(rooms, rows)
-    assert present(prediction.unlike).tolist() == [False, True, True]
+    assert present(prediction.outlier).tolist() == [False, True, True]
     assert (prediction.probabilities[1:].max(axis=1) < 0.97).all()
     near, _, far = present(prediction.epistemic_entropy)
     assert far > near

@@ -17,7 +17,7 @@ from murho.service.errors import ComputationError
 from tests.service.support import FakeModel
 
 pytestmark = pytest.mark.anyio
-ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "unlike")
+ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "outlier")
 PLAIN = PredictOptions(samples=4)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.unlike import Distances, unlike_values
+from murho.model.encoding.outliers import Distances, unfamiliar_values
 from murho.model.tables.schema import UnfamiliarValue
 from tests.model.conftest import present
 from tests.model.encoding.distribution_tables import (
@@ -39,13 +39,13 @@ def test_the_input_of_the_combination_is_zero_for_like_rows_and_single_numbers_b
     measured = Distances.of(PAIRED, values)
     like, alone, combined, both = measured.combination
     assert like == alone == 0.0
-    assert measured.unlike.tolist() == [False, True, True, True]
+    assert measured.outlier.tolist() == [False, True, True, True]
     assert combined == pytest.approx(np.log1p(measured.within[0, 2] - PAIRED.reach))
-    assert both == pytest.approx(np.log1p(measured.within[0, 3] - PAIRED.reach - measured.beyond[3]))
+    assert both == pytest.approx(np.log1p(measured.within[0, 3] - PAIRED.reach - measured.excess[3]))
     assert 0.0 < both < combined
     training = Distances.of(PAIRED, PAIRS)
     assert not training.combination.any()
-    assert not training.unlike.any()
+    assert not training.outlier.any()
 
 
 def test_the_encoder_adds_the_difference_to_the_distance_of_that_number() -> None:
@@ -74,7 +74,7 @@ def unlike_rows(**changes: list[object]) -> dict[str, np.ndarray]:
 
 
 def warned(columns: dict[str, np.ndarray]) -> list[UnfamiliarValue]:
-    return unlike_values(Distances.of(present(ENCODER.distribution), columns), SCHEMA, columns)
+    return unfamiliar_values(Distances.of(present(ENCODER.distribution), columns), SCHEMA, columns)
 
 
 def test_a_number_far_beyond_its_range_is_told_with_side_and_range() -> None:
@@ -100,7 +100,7 @@ def test_a_row_in_a_gap_is_told_with_what_the_nearest_rows_have() -> None:
     columns["day"] = np.random.default_rng(0).integers(18_000, 19_000, 400).astype(np.float64)
     schema, distribution = schema_of(columns), distribution_of(columns)
     asked = {"first": np.array([2.0, 4.0]), "day": np.array([18_500.0, 18_500.0])}
-    (found,) = unlike_values(Distances.of(distribution, asked), schema, asked)
+    (found,) = unfamiliar_values(Distances.of(distribution, asked), schema, asked)
     assert (found.row, found.feature) == (1, "first")
     assert found.message.startswith("the row is far from every training row; the nearest ones have about 2.")
 
@@ -112,4 +112,4 @@ def test_a_missing_cell_is_told_where_it_is_imputed() -> None:
         ("lift", "the cell is missing"),
     ]
     refusing = schema_of(COLUMNS, imputed=False)
-    assert unlike_values(Distances.of(present(ENCODER.distribution), columns), refusing, columns) == []
+    assert unfamiliar_values(Distances.of(present(ENCODER.distribution), columns), refusing, columns) == []

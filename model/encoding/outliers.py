@@ -1,4 +1,4 @@
-"""How unlike the training rows a row is: its distances, the inputs that tell the network, and warnings for people.
+"""Outliers among new rows: distances from the training rows, the network inputs made of them, and warnings.
 
 Two things make a row unlike the training rows though each of its numbers lies within its range: its combination of
 numbers, and that no training row is near (`model.encoding.landmarks`). A combination has one input of its own. Where
@@ -35,8 +35,8 @@ class Distances:
         distribution: The distribution of the training rows.
         numbers: The rows' numbers clipped to their training range, ``[B, F]``.
         scores: Scores of the known cells, likewise, ``[B, Q]``.
-        beyond: Euclidean norm of what the scores of numbers beyond their range have in addition, ``[B]``.
-        within: Mahalanobis distance, and distance to the nearest landmark (0 without landmarks; to one within reach,
+        excess: Euclidean norm of what the scores of numbers beyond their range have in addition, ``[B]``.
+        within: Mahalanobis distance, and distance to the nearest landmark (0 without landmarks; to one within the limit
             if there is one), of the rows with every number clipped to its training range, ``[2, B]``.
         whole: The same of the rows as they are.
     """
@@ -44,7 +44,7 @@ class Distances:
     distribution: FeatureDistribution
     numbers: Doubles
     scores: Doubles
-    beyond: Doubles
+    excess: Doubles
     within: Doubles
     whole: Doubles
 
@@ -57,7 +57,8 @@ class Distances:
             columns: Canonical columns of the features, ``[B]`` each.
         """
         landmarks = distribution.landmarks
-        enough = distribution.reach if distribution.reach < np.inf else 0.0  # while that is fitted, all distances count
+        # While the limit is fitted, all distances count.
+        enough = distribution.reach if distribution.reach < np.inf else 0.0
 
         def measured(scores: Doubles, values: Doubles) -> Doubles:
             combined = distribution.mahalanobis(distribution.completed(scores))
@@ -72,48 +73,48 @@ class Distances:
             further = (values - numbers) / units
         further = np.minimum(np.maximum(further, -FURTHEST), FURTHEST)
         further[np.isnan(further)] = 0.0
-        beyond = np.sqrt(np.einsum("bf,bf->b", further, further))
-        rows = np.flatnonzero(beyond)
+        excess = np.sqrt(np.einsum("bf,bf->b", further, further))
+        rows = np.flatnonzero(excess)
         whole = within.copy()
         if rows.size:
             moved = scores[rows]
             moved[:, : further.shape[1]] += further[rows]
             whole[:, rows] = measured(moved, values[rows])
-        return cls(distribution, numbers, scores, beyond, within, whole)
+        return cls(distribution, numbers, scores, excess, within, whole)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """The distances of the rows of all parts, one part's after the other's."""
         numbers, scores = (np.concatenate([getattr(part, name) for part in parts]) for name in ("numbers", "scores"))
-        others = (np.hstack([getattr(part, name) for part in parts]) for name in ("beyond", "within", "whole"))
+        others = (np.hstack([getattr(part, name) for part in parts]) for name in ("excess", "within", "whole"))
         return cls(parts[0].distribution, numbers, scores, *others)
 
     def __getitem__(self, rows: Bools | Places) -> Distances:
         """Those of some rows, as copies."""
-        numbers, scores, beyond = self.numbers[rows], self.scores[rows], self.beyond[rows]
-        return Distances(self.distribution, numbers, scores, beyond, self.within[:, rows], self.whole[:, rows])
+        numbers, scores, excess = self.numbers[rows], self.scores[rows], self.excess[rows]
+        return Distances(self.distribution, numbers, scores, excess, self.within[:, rows], self.whole[:, rows])
 
     @cached_property
-    def unlike(self) -> Bools:
-        """Whether each row is unlike the training rows: one of its distances is beyond reach, ``[B]``."""
+    def outlier(self) -> Bools:
+        """Whether each row is unlike the training rows: one of its distances exceeds the limit, ``[B]``."""
         return np.asarray(self.whole.max(axis=0) > self.distribution.reach)
 
     @property
     def combination(self) -> Doubles:
         """The network's input for the combination, ``[B]``: ``log(1 + excess)``, 0 for a row that is not unlike.
 
-        The excess is the Mahalanobis distance beyond reach, with every number clipped to its training range, and
+        The excess is the Mahalanobis distance beyond the limit, with every number clipped to its training range, and
         less what numbers are beyond, because these have inputs of their own. The logarithm keeps the input from
         growing out of proportion where columns nearly determine each other: there a small move is a long distance.
         """
-        excess = np.minimum(self.within[0], self.whole[0]) - self.distribution.reach - self.beyond
+        excess = np.minimum(self.within[0], self.whole[0]) - self.distribution.reach - self.excess
         return np.asarray(np.log1p(np.maximum(excess, 0.0)))
 
     @property
     def differences(self) -> Doubles | None:
         """Numbers of rows that no training row is near, less those of the nearest landmark, ``[B, F]``.
 
-        In standard deviations, reduced by the reach, 0 for all other rows; None if there is no such row.
+        In standard deviations, reduced by the limit, 0 for all other rows; None if there is no such row.
         """
         distances, landmarks = np.minimum(self.within[1], self.whole[1]), self.distribution.landmarks
         rows = np.flatnonzero(distances > self.distribution.reach)
@@ -162,7 +163,7 @@ def _largest(sizes: Doubles) -> list[list[int]]:
     return np.argwhere(sizes >= 0.5 * sizes.max(axis=1, keepdims=True, initial=0.0)).tolist()
 
 
-def unlike_values(distances: Distances | None, schema: Schema, columns: Columns) -> list[UnfamiliarValue]:
+def unfamiliar_values(distances: Distances | None, schema: Schema, columns: Columns) -> list[UnfamiliarValue]:
     """List unseen categories, missing cells that are imputed, and what makes rows unlike the training rows.
 
     Numbers far outside their training range are listed, and of an unlike row all that are outside. If the row would be
@@ -182,7 +183,7 @@ def unlike_values(distances: Distances | None, schema: Schema, columns: Columns)
     messages: dict[tuple[int, str], str] = {}
     for value in schema.outside(columns):
         feature, row = features[value.feature], value.row
-        named = distances is None or distances.unlike[row] or feature.kind is FeatureKind.CATEGORICAL
+        named = distances is None or distances.outlier[row] or feature.kind is FeatureKind.CATEGORICAL
         if named or feature.outside(columns[feature.name][row : row + 1], NEAR).any():
             messages[row, feature.name] = value.message
     for row in schema.incomplete(columns).tolist():
@@ -190,7 +191,7 @@ def unlike_values(distances: Distances | None, schema: Schema, columns: Columns)
             if feature.imputed and is_missing(columns[name][row : row + 1]):
                 messages[row, name] = _MISSING
     if distances is not None:
-        odd, far = distances.unlike.copy(), distances.within > distances.distribution.reach
+        odd, far = distances.outlier.copy(), distances.within > distances.distribution.reach
         # A row that has a message already needs no other, unless it would be unlike in any case.
         said = [row for row, _ in messages]
         odd[said] &= far[:, said].any(axis=0)
