@@ -295,7 +295,8 @@ MOST_LONGER = 3
 def fit_on(fits: CandidateFits, best: BestSoFar) -> None:
     """Go on from the best fit, as long as held-out rows are better by more than a standard error.
 
-    If the last of `MOST_LONGER` fits still made it better, the user is told.
+    The CRPS must not be worse by more than one either: spikes on the values of a rounded target lower the NLL alone. If
+    the last of `MOST_LONGER` fits still made it better, the user is told.
 
     Args:
         fits: Makes the fits.
@@ -307,6 +308,8 @@ def fit_on(fits: CandidateFits, best: BestSoFar) -> None:
             return
         attempt, outcome = fits.fit(best.attempt.candidate, LONGER, best.fit)
         if attempt.rows is None or not is_better(attempt.rows, best.attempt.rows, simpler=False):
+            return
+        if not is_better(attempt.rows[-1:], best.attempt.rows[-1:], simpler=True):
             return
         best.replace(attempt, outcome)
     seconds = 10 * math.ceil((time.monotonic() - fits.data.began) / 5.0)

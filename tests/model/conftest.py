@@ -59,23 +59,30 @@ class Notes(Reporter):
         self.epochs = epoch.number
 
 
-def rescored(attempt: Attempt, nll: float) -> Attempt:
-    """The attempt with the same NLL in every row, and, of a regression, a CRPS of 1."""
-    rows = torch.tensor([nll, 1.0]).double().unsqueeze(1).expand(2, 100)
+def rescored(attempt: Attempt, nll: float, crps: float = 1.0) -> Attempt:
+    """The attempt with the same NLL in every row, and, of a regression, the same CRPS."""
+    rows = torch.tensor([nll, crps]).double().unsqueeze(1).expand(2, 100)
     if attempt.crps is None:
         return replace(attempt, nll=nll, rows=rows[:1])
-    return replace(attempt, nll=nll, crps=1.0, rows=rows)
+    return replace(attempt, nll=nll, crps=crps, rows=rows)
 
 
-def with_scores(monkeypatch: pytest.MonkeyPatch, nll: Callable[[Candidate, str], float]) -> dict[str, Fit | None]:
-    """Lets every fit of a search score as is told by its candidate and stage; returns the last fit of each stage."""
+def with_scores(
+    monkeypatch: pytest.MonkeyPatch, scores: Callable[[Candidate, str], float | tuple[float, float]]
+) -> dict[str, Fit | None]:
+    """Let every fit of a search have an NLL, or an NLL and a CRPS, by its candidate and stage.
+
+    Returns:
+        The last fit of each stage.
+    """
 
     def scored(
         fits: CandidateFits, candidate: Candidate, stage: str, start: Fit | None = None
     ) -> tuple[Attempt, Fit | None]:
         assert (start is not None) == (stage in {"settling", "longer"})
         attempt, kept[stage] = fit(fits, candidate, stage, start)
-        return rescored(attempt, nll(candidate, stage)), kept[stage]
+        given = scores(candidate, stage)
+        return rescored(attempt, *(given if isinstance(given, tuple) else (given,))), kept[stage]
 
     fit, kept = CandidateFits.fit, dict[str, Fit | None]()
     monkeypatch.setattr(CandidateFits, "fit", scored)

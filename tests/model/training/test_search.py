@@ -299,19 +299,20 @@ def test_a_slow_machine_changes_no_bit_of_a_fit_in_a_hurry(monkeypatch: pytest.M
     [
         (3.0, [2.0, 1.0, 1.5], False),  # ends when a fit is no better
         (3.0, [2.0, 1.0, 0.5], True),  # ends after three
+        (3.0, [(2.0, 1.1)], False),  # only the NLL is better: spikes on the few values of a rounded target
         (3.95, [], False),  # hardly better than the trial: more steps would not pay
     ],
 )
 def test_a_fit_goes_on_as_long_as_that_pays(
-    monkeypatch: pytest.MonkeyPatch, full: float, longer: list[float], *, better: bool
+    monkeypatch: pytest.MonkeyPatch, full: float, longer: list[float | tuple[float, float]], *, better: bool
 ) -> None:
     monkeypatch.setattr(candidates_module, "STEPS", 40)
     scores, notes = iter(longer), Notes()
 
-    def nll(_: Candidate, stage: str) -> float:
+    def scores_of(_: Candidate, stage: str) -> float | tuple[float, float]:
         return next(scores) if stage == "longer" else 4.0 if stage == "trial" else full
 
-    kept = with_scores(monkeypatch, nll)
+    kept = with_scores(monkeypatch, scores_of)
     options = {"hidden": (6,), "members": 2, "noise": "homoscedastic", "transform": "none"}
     trained = train(make_table(), "rent", make_options(options), reporter=notes)
     stages = [one["stage"] for one in trained.spec.training["candidates"]]
