@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias, TypeVar
 
@@ -40,3 +40,14 @@ def with_arrays(work: Callable[[Sequence[Array]], Array], values: Sequence[Value
         made = type(first)(**{name: with_arrays(work, [getattr(part, name) for part in parts]) for name in names})
     whole: Value = made
     return whole
+
+
+def group_equal(masks: Bools) -> Iterator[tuple[Bools, Places]]:
+    """Yield each row that occurs among masks ``[B, Q]``, and the numbers of the rows that equal it."""
+    if masks.all() and len(masks):  # the usual case, at once
+        yield masks[0], np.arange(len(masks))
+        return
+    packed = np.packbits(masks, axis=1)  # sorting rows of many columns takes ten times as long
+    _, firsts, of_row = np.unique(packed.view(f"S{packed.shape[1]}")[:, 0], return_index=True, return_inverse=True)
+    for number, first in enumerate(firsts):
+        yield masks[first], np.flatnonzero(of_row == number)

@@ -22,7 +22,7 @@ from rows that the distribution was not fitted to (`model.encoding.distribution_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
@@ -31,7 +31,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from murho.model.arrays import Array, Bools, Doubles, Ints, Places
+from murho.model.arrays import Array, Bools, Doubles, Ints, Places, group_equal
 from murho.model.encoding.feature_encodings import Scale
 from murho.model.encoding.landmarks import Landmarks
 from murho.model.json_validation import Counts, Matrix, Positive, Stored, Vector
@@ -251,7 +251,7 @@ class FeatureDistribution(Stored):
         if not unknown.any():
             return scores
         completed = scores.copy()
-        for missing, rows in alike(unknown):
+        for missing, rows in group_equal(unknown):
             weights, _ = self.conditional(~missing, missing)
             completed[np.ix_(rows, missing)] = scores[np.ix_(rows, ~missing)] @ weights
         return completed
@@ -288,11 +288,3 @@ class FeatureDistribution(Stored):
         """
         of_numbers = self.precision[: len(self.numbers)]
         return np.linalg.solve(np.linalg.cholesky(of_numbers[:, : len(self.numbers)]), of_numbers).T
-
-
-def alike(masks: Bools) -> Iterator[tuple[Bools, Places]]:
-    """Yield each row that occurs among masks ``[B, Q]``, and the numbers of the rows that are like it."""
-    packed = np.packbits(masks, axis=1)  # sorting rows of many columns takes ten times as long
-    _, firsts, of_row = np.unique(packed.view(f"S{packed.shape[1]}")[:, 0], return_index=True, return_inverse=True)
-    for number, first in enumerate(firsts):
-        yield masks[first], np.flatnonzero(of_row == number)

@@ -10,13 +10,14 @@ thin tail it is none. A missing cell does not count.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
+import torch
 
-from murho.model.arrays import Doubles, Floats, Places
+from murho.model.arrays import Bools, Doubles, Places, group_equal
 from murho.model.json_validation import Matrix, Positive, Stored, Vector
 
 MOST_LANDMARKS = 256
@@ -38,12 +39,6 @@ MOST_ROWS = 5000
 SEED = 0
 FURTHEST = 1e6
 """Scores, and differences in standard deviations, are clipped at ± this number, so that their squares stay finite."""
-ROUNDING = 1e-12
-"""Bound on the rounding of a squared distance by a matrix product, relative to the squares that it adds up."""
-QUICK_ROUNDING = 1e-4
-"""The same in single precision, for at most a thousand terms."""
-WIDEST = 32
-"""Landmarks of the widest spacing that are looked at first: of rows like the training rows, nearly all are near one."""
 DECIMALS = 5
 """Digits after the point of a landmark, in standard deviations."""
 
@@ -88,85 +83,33 @@ class Landmarks(Stored):
         nearest = np.sqrt(np.sort(squares, axis=1)[:, 1 : FELLOWS + 1])  # the first one is the landmark itself
         return cls(points, np.maximum(nearest.mean(axis=1), LEAST_SPACING).round(DECIMALS), means, stds)
 
-    def distances(self, values: Doubles, enough: float = 0.0) -> Doubles:
-        """Return the smallest distance of rows ``[B, F]`` from a landmark, in spacings times the unit, ``[B]``.
-
-        It is 0 where a landmark is within ``enough`` for sure. Nearly all rows are near one of the widest landmarks,
-        which are looked at first.
-        """
-        found = np.zeros(len(values))
-        rows = np.arange(len(values))
-        inputs = self._inputs(values)
-        if enough > 0.0:
-            quick = inputs.T.astype(np.float32)
-            for weights in self._quick_weights:
-                if rows.size:
-                    with np.errstate(invalid="ignore", over="ignore"):  # what overflows is far from all of them
-                        squares = weights @ (quick if len(rows) == len(values) else quick[:, rows])
-                    rows = rows[~(squares.min(axis=0) <= (enough / self.unit) ** 2)]
-        if rows.size:
-            differences, nearest = self._search(inputs[rows], np.square(self.spacings))
-            lengths = np.sqrt(np.square(differences).sum(axis=1))
-            found[rows] = lengths / self.spacings[nearest] * self.unit
-        return found
+    def distances(self, values: Doubles) -> Doubles:
+        """Return the smallest distance of rows ``[B, F]`` from a landmark, in spacings times the unit, ``[B]``."""
+        distances = np.empty(len(values))
+        for rows, _, _, of_rows in self._measure(values):
+            distances[rows] = (of_rows / self.spacings).min(axis=1) * self.unit
+        return distances
 
     def differences(self, values: Doubles) -> Doubles:
         """Return rows less the landmark nearest in standard deviations, ``[B, F]``, in these; 0 for a missing cell."""
-        return self._search(self._inputs(values), np.ones(len(self.points)))[0]
+        differences = np.zeros_like(values)
+        for rows, known, cells, of_rows in self._measure(values):
+            differences[np.ix_(rows, known)] = cells - self.points[np.ix_(of_rows.argmin(axis=1), known)]
+        return differences
 
-    def _search(self, inputs: Doubles, units: Doubles) -> tuple[Doubles, Places]:
-        """Return rows less their nearest landmarks, ``[B, F]``, and the numbers of these, ``[B]``.
+    def _measure(self, values: Doubles) -> Iterator[tuple[Places, Bools, Doubles, Doubles]]:
+        """Measure the rows with the same known cells at once.
 
-        One matrix product finds them. How it rounds depends on the other rows of a batch; so of landmarks that are as
-        near but for rounding, the first one counts.
-
-        Args:
-            inputs: The rows as `_inputs` returns them.
-            units: What the squared distance from each landmark is divided by, ``[L]``.
+        Yields:
+            Numbers of these rows, ``[n]``; which cells are known, ``[F]``; the known cells, standardised, ``[n, K]``;
+            and the distances from all landmarks in standard deviations, ``[n, L]``.
         """
-        count = len(self.means)
-        squares = inputs @ self._weights
-        squares /= units
-        rounding = ROUNDING * (inputs[:, count, None] + self._largest) / units.min()
-        nearest = (squares <= squares.min(axis=1, keepdims=True) + rounding).argmax(axis=1)
-        return (inputs[:, :count] - self.points[nearest]) * inputs[:, count + 1 :], nearest
-
-    def _inputs(self, values: Doubles) -> Doubles:
-        """Return what the weights multiply, ``[B, 2 F + 1]``.
-
-        The standardised numbers of rows ``[B, F]``, 0 for a missing cell; the sum of their squares; 1 for known cells,
-        else 0.
-        """
-        rows = np.minimum(np.maximum((values - self.means) / self.stds, -FURTHEST), FURTHEST)
-        present = ~np.isnan(rows)
-        known = np.where(present, rows, 0.0)
-        sizes = np.einsum("bf,bf->b", known, known)[:, None]
-        return np.concatenate([known, sizes, present], axis=1)
-
-    @cached_property
-    def _weights(self) -> Doubles:
-        """Weights of known numbers, of the sum of their squares and of which are known in squared distances.
-
-        ``[2 F + 1, L]``: (x - p)² = x² - 2 x p + p², for the known numbers alone.
-        """
-        points = self.points.T
-        return np.concatenate([-2.0 * points, np.ones((1, points.shape[1])), np.square(points)])
-
-    @cached_property
-    def _quick_weights(self) -> tuple[Floats, ...]:
-        """The same in units of the spacing, for the widest landmarks and for the others, ``[L, 2 F + 1]``.
-
-        In single precision: squares count for a little more, so that rounding makes no row near.
-        """
-        weights = self._weights.copy()
-        weights[len(self.means) :] *= 1.0 + QUICK_ROUNDING
-        order = np.argsort(-self.spacings, kind="stable")
-        quick = (weights / np.square(self.spacings)).T[order].astype(np.float32)
-        return tuple(part for part in (quick[:WIDEST], quick[WIDEST:]) if len(part))
-
-    @cached_property
-    def _largest(self) -> float:
-        return float(np.square(self.points).sum(axis=1).max())
+        standardised = np.minimum(np.maximum((values - self.means) / self.stds, -FURTHEST), FURTHEST)
+        for known, rows in group_equal(~np.isnan(standardised)):
+            cells = standardised[rows][:, known]
+            both = torch.from_numpy(cells), torch.from_numpy(self.points[:, known])
+            # A matrix product would be faster for many rows, but round by the other rows of the batch.
+            yield rows, known, cells, torch.cdist(*both, compute_mode="donot_use_mm_for_euclid_dist").numpy()
 
 
 def _centres(rows: Doubles, count: int) -> Doubles:

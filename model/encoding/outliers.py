@@ -36,8 +36,8 @@ class Distances:
         numbers: The rows' numbers clipped to their training range, ``[B, F]``.
         scores: Scores of the known cells, likewise, ``[B, Q]``.
         excess: Euclidean norm of what the scores of numbers beyond their range have in addition, ``[B]``.
-        within: Mahalanobis distance, and distance to the nearest landmark (0 without landmarks; to one within the limit
-            if there is one), of the rows with every number clipped to its training range, ``[2, B]``.
+        within: Mahalanobis distance, and distance to the nearest landmark (0 without landmarks), of the rows with
+            every number clipped to its training range, ``[2, B]``.
         whole: The same of the rows as they are.
     """
 
@@ -57,12 +57,10 @@ class Distances:
             columns: Canonical columns of the features, ``[B]`` each.
         """
         landmarks = distribution.landmarks
-        # While the limit is fitted, all distances count.
-        enough = distribution.reach if distribution.reach < np.inf else 0.0
 
         def measured(scores: Doubles, values: Doubles) -> Doubles:
             combined = distribution.mahalanobis(distribution.completed(scores))
-            near = np.zeros(len(values)) if landmarks is None else landmarks.distances(values, enough)
+            near = np.zeros(len(values)) if landmarks is None else landmarks.distances(values)
             return np.array([combined, near])
 
         values, scores = distribution.values(columns), distribution.scores(columns)
