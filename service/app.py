@@ -84,7 +84,7 @@ def create_app(
     on_loaded: Callable[[Snapshot], None] | None = None,
     front_end: FrontEnd | None = None,
 ) -> FastAPI:
-    """Returns an application that serves once it is started.
+    """Return an application that serves once it is started.
 
     Args:
         settings: The settings; by default read from the environment.
@@ -233,11 +233,11 @@ class _LocalBackend:
         )
 
     async def start(self) -> None:
-        """Starts to load: in the thread that computes, which is warm then; later loading runs beside it."""
+        """Start to load: in the thread that computes, which is warm then; later loading runs beside it."""
         self.engine.start(first=self._load)
 
     def close(self, seconds: float) -> bool:
-        """Ends the threads; returns whether they have ended."""
+        """End the threads; return whether they have ended."""
         computing = not self.engine.close(seconds)
         return self.watcher.close(seconds) and not computing
 
@@ -259,13 +259,13 @@ class _LocalBackend:
 
 
 def import_late() -> None:
-    """Imports what the event loop would import at the first request of its kind, and hold up everybody."""
+    """Import what the event loop would import at the first request of its kind, and hold up everybody."""
     for name in (*IMPORTED_LATE, *(mcp.IMPORTED if find_spec("mcp") is not None else ())):
         import_module(name)
 
 
 async def _keep_small(engine: Engine, memory: FreedMemory) -> None:
-    """Gives freed memory back to the system for as long as the service runs."""
+    """Give freed memory back to the system for as long as the service runs."""
     while True:
         await asyncio.sleep(1.0)
         await asyncio.to_thread(memory.look, engine.passes, pending=engine.admission.pending > 0)
@@ -274,7 +274,7 @@ async def _keep_small(engine: Engine, memory: FreedMemory) -> None:
 def _recorder(
     store: str, settings: Settings, telemetry: Telemetry, registry: Registry
 ) -> tuple[Recorder, Bands | None]:
-    """Returns the recorder of a store, which is opened, and the bands that follow its outcomes, if they do.
+    """Return the recorder of a store, which is opened, and the bands that follow its outcomes, if they do.
 
     Raises:
         OptionError: It can't be.

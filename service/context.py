@@ -44,7 +44,7 @@ class Lifecycle:
     unfinished: bool = False
 
     def require_not_draining(self) -> None:
-        """Checks that the service isn't about to stop.
+        """Check that the service isn't about to stop.
 
         Raises:
             NotReadyError: The service is about to stop.
@@ -73,7 +73,7 @@ class ServiceContext:
     bands: "Bands | None" = None
 
     def require_ready(self) -> None:
-        """Checks that predictions are answered at full speed: loaded, warm, and not about to stop.
+        """Check that predictions are answered at full speed: loaded, warm, and not about to stop.
 
         Raises:
             NotReadyError: They are not.
@@ -82,7 +82,7 @@ class ServiceContext:
         self.registry.snapshot.require_models()
 
     def require_recorder(self, where: str = "") -> "Recorder":
-        """Returns the recorder.
+        """Return the recorder.
 
         Args:
             where: Pointer to what needs it.
@@ -124,6 +124,6 @@ class JSONBytes(Response):
     media_type = "application/json"
 
     def render(self, content: object) -> bytes:
-        """Returns the bytes of the body."""
+        """Return the bytes of the body."""
         # orjson takes arrays itself, but not those whose rows don't lie one after another.
         return orjson.dumps(content, methodcaller("tolist"), orjson.OPT_SERIALIZE_NUMPY)

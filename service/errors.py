@@ -190,7 +190,7 @@ class BadInputError(InputError):
 
 
 def wrong(where: str, message: str) -> BadInputError:
-    """Returns the error of one thing that can't be used, by the JSON pointer to it."""
+    """Return the error of one thing that can't be used, by the JSON pointer to it."""
     return BadInputError([Problem(where, message)])
 
 
@@ -215,7 +215,7 @@ class ProblemDetails:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Returns the members of the problem document; `errors` only if there are any."""
+        """Return the members of the problem document; `errors` only if there are any."""
         document: dict[str, Any] = {
             "type": self.type,
             "title": self.title,
@@ -240,7 +240,7 @@ HINTS = {
 
 
 def problem_details(error: Exception, request_id: str) -> ProblemDetails:
-    """Returns the problem that answers an error.
+    """Return the problem that answers an error.
 
     Args:
         error: Any exception.
@@ -269,7 +269,7 @@ def problem_details(error: Exception, request_id: str) -> ProblemDetails:
 
 
 def _http_problem(error: HTTPException) -> ProblemDetails:
-    """Returns the problem of an error that the web framework raised, such as an unknown path."""
+    """Return the problem of an error that the web framework raised, such as an unknown path."""
     phrase = HTTPStatus(error.status_code).phrase
     return ProblemDetails(
         status=error.status_code,
@@ -281,7 +281,7 @@ def _http_problem(error: HTTPException) -> ProblemDetails:
 
 
 def _bad_input_detail(error: InputError) -> str:
-    """Returns one sentence: the problem, or the number of problems if there are several."""
+    """Return one sentence: the problem, or the number of problems if there are several."""
     total = error.total if isinstance(error, BadInputError) else len(error.problems)
     first = error.problems[0]
     if total == 1:
@@ -291,7 +291,7 @@ def _bad_input_detail(error: InputError) -> str:
 
 
 def problem_response(error: Exception, scope: Scope) -> Response:
-    """Returns the answer to an error: an RFC 9457 problem, or what the protocol of the path has for errors.
+    """Return the answer to an error: an RFC 9457 problem, or what the protocol of the path has for errors.
 
     Args:
         error: Any exception.
@@ -309,7 +309,7 @@ def problem_response(error: Exception, scope: Scope) -> Response:
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
-    """Answers an error that was raised on purpose; raises failures of the service again, for whoever logs them."""
+    """Answer an error that was raised on purpose; raises failures of the service again, for whoever logs them."""
     response = problem_response(error, request.scope)
     if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
         raise error
@@ -317,12 +317,12 @@ async def handle_error(request: Request, error: Exception) -> Response:
 
 
 def is_inference_path(path: str) -> bool:
-    """Returns whether a path is one of the Open Inference Protocol, whether or not there is anything at it."""
+    """Return whether a path is one of the Open Inference Protocol, whether or not there is anything at it."""
     return path == "/v2" or path.startswith("/v2/")
 
 
 def _inference_error(problem: ProblemDetails) -> Response:
-    """Returns the answer to an error at such a path. Bad input is 400 there, as in the protocol's own description."""
+    """Return the answer to an error at such a path. Bad input is 400 there, as in the protocol's own description."""
     text = problem.detail
     if len(problem.errors) > 1:
         said = [f"{each.pointer}: {each.message}".removeprefix(": ") for each in problem.errors[:MOST_SAID]]

@@ -80,7 +80,7 @@ class ProblemDocument(ResponseModel):
 
 
 def install_openapi(app: FastAPI, service: ServiceContext, endpoints: Sequence[Endpoint]) -> None:
-    """Installs the complete description, with an example request that works for the first model."""
+    """Install the complete description, with an example request that works for the first model."""
     described: JSON = {}
 
     def openapi() -> JSON:
@@ -133,7 +133,7 @@ def _describe(app: FastAPI, service: ServiceContext, endpoints: Sequence[Endpoin
 
 
 def _complete(method: str, operation: JSON, *, guarded: bool, inference: bool) -> None:
-    """Adds the possible problems to one operation.
+    """Add the possible problems to one operation.
 
     Args:
         method: Its method in small letters.

@@ -50,7 +50,7 @@ CLOSING_SECONDS = 0.1
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Returns a listening socket.
+    """Return a listening socket.
 
     Args:
         host: Name or address of this machine.
@@ -85,7 +85,7 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def listen_together(host: str, port: int, count: int) -> list[socket.socket]:
-    """Returns listening sockets on one port, among which the kernel shares connections out.
+    """Return listening sockets on one port, among which the kernel shares connections out.
 
     Raises:
         ServiceError: The port is taken, or the address isn't one of this machine.
@@ -99,7 +99,7 @@ def listen_together(host: str, port: int, count: int) -> list[socket.socket]:
 
 
 def address_of(listening: socket.socket, scheme: str = "http") -> str:
-    """Returns the URL of a listening socket, as seen from this machine."""
+    """Return the URL of a listening socket, as seen from this machine."""
     host, port = listening.getsockname()[:2]
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         host = "localhost"
@@ -143,7 +143,7 @@ class DrainingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handles the signals; unlike the parent, does not raise them again, because a stop is no failure.
+        """Handle the signals; unlike the parent, does not raise them again, because a stop is no failure.
 
         The handlers are the interpreter's, not the event loop's, so that a second signal is heard while the loop is
         busy.
@@ -173,7 +173,7 @@ class DrainingServer(uvicorn.Server):
             self.end.start()
 
     def _reload(self) -> None:
-        """Looks for new versions and keys."""
+        """Look for new versions and keys."""
         if self.started:
             service: ServiceContext = self.lifespan.state["service"]
             service.security.reload()
@@ -190,7 +190,7 @@ class DrainingServer(uvicorn.Server):
         self._draining = asyncio.get_running_loop().create_task(self._drain(delay))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts to serve, and shows the number of connections in the metrics."""
+        """Start to serve, and show the number of connections in the metrics."""
         self._renew_encryption()
         await super().startup([])
         for listening in sockets or []:
@@ -207,12 +207,12 @@ class DrainingServer(uvicorn.Server):
             loop.add_reader(self._front_end.supervisor, self._end_alone, loop, self._front_end.supervisor)
 
     def _end_alone(self, loop: asyncio.AbstractEventLoop, supervisor: int) -> None:
-        """Stops as on a signal where the supervisor has died: nobody is there to send one."""
+        """Stop as on a signal where the supervisor has died: nobody is there to send one."""
         loop.remove_reader(supervisor)
         self.stop(signal.SIGTERM)
 
     def _accept_from(self, listening: socket.socket) -> None:
-        """Accepts all connections that wait whenever some do: uvloop's server would accept one in each round."""
+        """Accept all connections that wait whenever some do: uvloop's server would accept one in each round."""
         listening.setblocking(False)
         asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
@@ -249,7 +249,7 @@ class DrainingServer(uvicorn.Server):
             await loop.connect_accepted_socket(connection, one, **encryption)
 
     def _renew_encryption(self) -> None:
-        """Encrypts with the certificate as it is now; while that can't be used, with the one before."""
+        """Encrypt with the certificate as it is now; while that can't be used, with the one before."""
         certificate, key = self._settings.ssl_certfile, self._settings.ssl_keyfile
         changed = [file.stat().st_ctime_ns for file in (certificate, key) if file and file.exists()]
         if certificate is None or changed == self._changed:
@@ -264,7 +264,7 @@ class DrainingServer(uvicorn.Server):
             structlog.get_logger("murho.server").error(message, error=str(error))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stops listening. The system may have accepted connections that nobody has looked at: they get answers.
+        """Stop listening. The system may have accepted connections that nobody has looked at: they get answers.
 
         One that is accepted between the last look and the close is reset; its client connects again, elsewhere.
         """
@@ -280,7 +280,7 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Looks for a new certificate once a second; a front end says that it lives."""
+        """Look for a new certificate once a second; a front end says that it lives."""
         if counter % 10 == 0:
             self._renew_encryption()
             service: ServiceContext = self.lifespan.state["service"]
@@ -306,7 +306,7 @@ class DrainingServer(uvicorn.Server):
         self.should_exit = True
 
     def _any_new(self) -> bool:
-        """Returns whether the first request of some connection may still arrive."""
+        """Return whether the first request of some connection may still arrive."""
         return any(connection.is_new for connection in self._connections())
 
     def _connections(self) -> list[Connection]:
@@ -319,7 +319,7 @@ def serve_until_stopped(
     on_loaded: Callable[[Snapshot], None],
     front_end: FrontEnd | None = None,
 ) -> None:
-    """Serves until a signal comes and the requests in flight are answered.
+    """Serve until a signal comes and the requests in flight are answered.
 
     Args:
         settings: The settings.
@@ -341,7 +341,7 @@ def serve_until_stopped(
 
 
 def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    """Returns uvicorn's configuration: its event loop is uvloop, its HTTP protocol `Connection`."""
+    """Return uvicorn's configuration: its event loop is uvloop, its HTTP protocol `Connection`."""
     limits = settings.model_copy(update={"max_connections": files_for(settings.max_connections)})
     return uvicorn.Config(
         app,
@@ -359,13 +359,13 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
 
 
 def _end() -> NoReturn:
-    """Ends the process without waiting for its threads; no request is left."""
+    """End the process without waiting for its threads; no request is left."""
     logging.shutdown()
     os._exit(0)
 
 
 def end_at_once(number: int) -> NoReturn:
-    """Ends the process without waiting for anything: threads compute, and the loop may be busy."""
+    """End the process without waiting for anything: threads compute, and the loop may be busy."""
     # No log: its lock may be held by what the signal interrupts.
     if select.select((), (2,), (), 0.0)[1]:  # somebody reads it
         os.write(2, b"Stopped at once, at a second signal. Requests in flight were not answered.\n")
@@ -374,7 +374,7 @@ def end_at_once(number: int) -> NoReturn:
 
 @contextmanager
 def on_hangup(act: Callable[[], object]) -> Iterator[None]:
-    """Calls a function at every SIGHUP during the block, in the event loop of the main thread.
+    """Call a function at every SIGHUP during the block, in the event loop of the main thread.
 
     A terminal that is closed sends SIGHUP too. A service that was started in one, without nohup, ends then, as if by
     SIGTERM.
@@ -395,12 +395,12 @@ def on_hangup(act: Callable[[], object]) -> Iterator[None]:
 
 
 def is_in_terminal() -> bool:
-    """Returns whether the process was started in a terminal, and is to end with it."""
+    """Return whether the process was started in a terminal, and is to end with it."""
     return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and has_terminal()
 
 
 def has_terminal() -> bool:
-    """Returns whether the process has a terminal that is open."""
+    """Return whether the process has a terminal that is open."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

@@ -71,7 +71,7 @@ class Caller:
     digest: bytes = field(default=b"", compare=False, repr=False)
 
     def line(self) -> str:
-        """Returns the line that stores the key."""
+        """Return the line that stores the key."""
         parts = [self.name, "sha256", self.digest.hex()]
         parts += ["admin"] if self.admin else []
         parts += ["outcomes"] if self.outcomes else []
@@ -80,7 +80,7 @@ class Caller:
         return ":".join(parts)
 
     def stored_id(self, own: str) -> str:
-        """Returns the id under which the store has a prediction that the caller gave an id: a key's ids are its own."""
+        """Return the id under which the store has a prediction that the caller gave an id: a key's ids are its own."""
         return f"{self.name}/{own}" if self.digest else own
 
 
@@ -110,7 +110,7 @@ class Buckets:
             self._memory = mmap.mmap(self._file.fileno(), size)
 
     def take(self, caller: str, amount: float, rate: float, burst: float, kind: str = "", paid: float = 0.0) -> float:
-        """Takes tokens from a caller's bucket, if it has them.
+        """Take tokens from a caller's bucket, if it has them.
 
         Args:
             caller: Whose bucket.
@@ -143,7 +143,7 @@ class Buckets:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Keeps other processes out. The system takes the lock of one that dies."""
+        """Keep other processes out. The system takes the lock of one that dies."""
         if self._file is None:
             yield
             return
@@ -189,7 +189,7 @@ class Security:
         self._buckets = buckets or Buckets(clock=clock)
 
     def admitted(self, path: str, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
-        """Returns who sent a request to a path, which counts for their limit; see `caller_of`.
+        """Return who sent a request to a path, which counts for their limit; see `caller_of`.
 
         Raises:
             UnauthorizedError, RateLimitError: The request has no key, or the caller asks too much.
@@ -204,7 +204,7 @@ class Security:
         return caller
 
     def caller_of(self, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
-        """Returns who sent a request.
+        """Return who sent a request.
 
         Args:
             headers: The request's headers, their names in lower case, as ASGI has them.
@@ -233,13 +233,13 @@ class Security:
         return found
 
     def is_open(self, path: str) -> bool:
-        """Returns whether a path needs no key."""
+        """Return whether a path needs no key."""
         return not self.enabled or path in self._open or path.startswith(OF_THE_PAGE)
 
     def admit(
         self, caller: Caller, cost: float = 0.0, *, requests: int = 1, paid: float = 0.0, reading: bool = False
     ) -> None:
-        """Takes a request, or its work, off what a caller may take.
+        """Take a request, or its work, off what a caller may take.
 
         A predict route calls it twice: before the body is read, and with `requests=0` once the cost is known.
 
@@ -275,7 +275,7 @@ class Security:
                 )
 
     def require_admin(self, caller: Caller) -> None:
-        """Checks that a caller may load and unload models.
+        """Check that a caller may load and unload models.
 
         Raises:
             ForbiddenError: The caller's key is an ordinary one.
@@ -286,7 +286,7 @@ class Security:
             )
 
     def require_outcomes(self, caller: Caller) -> None:
-        """Checks that a caller may record predictions, tell their outcomes, and read decisions.
+        """Check that a caller may record predictions, tell their outcomes, and read decisions.
 
         Raises:
             ForbiddenError: The caller's key lacks this right.
@@ -298,7 +298,7 @@ class Security:
             )
 
     def reload(self) -> None:
-        """Reads the file of keys again. If that fails, the keys stay as they are and the log says why."""
+        """Read the file of keys again. If that fails, the keys stay as they are and the log says why."""
         if self._file is None:
             return
         self._seen = self._look()
@@ -323,7 +323,7 @@ class Security:
                 self.reload()
 
     def _look(self) -> tuple[int, int, int] | None:
-        """Returns what changes when the file does: a mounted secret is replaced by another file behind a link."""
+        """Return what changes when the file does: a mounted secret is replaced by another file behind a link."""
         if self._file is None:
             return None
         try:
@@ -335,12 +335,12 @@ class Security:
 
 @lru_cache(4096)
 def _anybody(client: str) -> Caller:
-    """Returns the caller of an address, where there are no keys."""
+    """Return the caller of an address, where there are no keys."""
     return Caller(client, admin=True)
 
 
 def _presented(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Returns the key of a request.
+    """Return the key of a request.
 
     Raises:
         UnauthorizedError: There is none, or more than one.
@@ -378,17 +378,17 @@ FORM = "NAME:sha256:HEX, and then :admin, :outcomes, :requests=N (a second) or :
 
 
 def make_key() -> str:
-    """Returns a new random key."""
+    """Return a new random key."""
     return PREFIX + secrets.token_urlsafe(KEY_BYTES)
 
 
 def digest_of(key: bytes) -> bytes:
-    """Returns the SHA-256 of a key."""
+    """Return the SHA-256 of a key."""
     return hashlib.sha256(key).digest()
 
 
 def parse_line(line: str, number: int = 1) -> Caller:
-    """Returns the key that the line of this number stores.
+    """Return the key that the line of this number stores.
 
     Raises:
         OptionError: The line has another form. The message never repeats the line: it may hold a key by mistake.
@@ -407,7 +407,7 @@ def parse_line(line: str, number: int = 1) -> Caller:
 
 
 def check_name(name: str) -> None:
-    """Checks the name of a key.
+    """Check the name of a key.
 
     Raises:
         OptionError: It can't be one. The message doesn't repeat it: a key by mistake is longer than any name.
@@ -419,7 +419,7 @@ def check_name(name: str) -> None:
 
 
 def parse_lines(lines: Iterable[str]) -> tuple[Caller, ...]:
-    """Returns the keys of lines; empty lines and those that begin with # are passed over.
+    """Return the keys of lines; empty lines and those that begin with # are passed over.
 
     Two keys may have the same name, while one replaces the other.
 
@@ -442,7 +442,7 @@ def parse_lines(lines: Iterable[str]) -> tuple[Caller, ...]:
 
 
 def read_keys(path: Path) -> tuple[Caller, ...]:
-    """Returns the keys of a file.
+    """Return the keys of a file.
 
     Raises:
         OptionError: The file can't be read, has a line of another form, or no key.

@@ -62,7 +62,7 @@ MOST_FILE_BYTES = 2**20
 
 
 def _text(pattern: str, what: str) -> AfterValidator:
-    """Returns a check of a text, and what it should be, for messages."""
+    """Return a check of a text, and what it should be, for messages."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -96,7 +96,7 @@ RootPath = Annotated[str, _text("(/[A-Za-z0-9._~-]+)*", "a path such as /murho, 
 
 
 def _place(value: Any) -> Any:
-    """Reads a place of checkpoints; its URL stays a text.
+    """Read a place of checkpoints; its URL stays a text.
 
     Raises:
         ValueError: The URL can't be used.
@@ -128,7 +128,7 @@ class VersionPolicy:
 
     @classmethod
     def of(cls, versions: PolicyName, pinned: str = "") -> Self:
-        """Returns the policy of two settings.
+        """Return the policy of two settings.
 
         Args:
             versions: latest, all or pinned.
@@ -340,7 +340,7 @@ class Configuration(NamedTuple):
     sources: Mapping[str, str]
 
     def lines(self) -> list[str]:
-        """Returns the settings as lines of a TOML file, each with its source; secrets are hidden."""
+        """Return the settings as lines of a TOML file, each with its source; secrets are hidden."""
         lines = []
         for name in Settings.model_fields:
             value = getattr(self.settings, name)
@@ -356,14 +356,14 @@ class Configuration(NamedTuple):
 
 
 def toml_value(value: object) -> str:
-    """Returns a setting's value as TOML has it."""
+    """Return a setting's value as TOML has it."""
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
 def read_configuration(
     given: Mapping[str, Any], file: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> Configuration:
-    """Returns the settings of a service.
+    """Return the settings of a service.
 
     Args:
         given: The options of the command line, by the names of their settings.
@@ -400,7 +400,7 @@ def read_configuration(
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variable of each setting that the environment has.
+    """Return the variable of each setting that the environment has.
 
     Raises:
         OptionError: A variable is no setting's.
@@ -422,7 +422,7 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """Returns the settings in a file.
+    """Return the settings in a file.
 
     Raises:
         OptionError: The file can't be read, or a name in it is no setting's.

@@ -69,7 +69,7 @@ COLLECTIONS_BEFORE_FULL = 1000
 
 
 def front_ends_of(settings: Settings) -> int:
-    """Returns the number of front ends that settings ask for; by default the engine has a processor to itself."""
+    """Return the number of front ends that settings ask for; by default the engine has a processor to itself."""
     return max(1, available_processors() - 1) if settings.workers == "auto" else settings.workers
 
 
@@ -108,7 +108,7 @@ class Supervisor:
         self._log = structlog.get_logger("murho.processes")
 
     def run(self) -> None:
-        """Serves until a signal comes and all front ends have drained."""
+        """Serve until a signal comes and all front ends have drained."""
         with tempfile.TemporaryDirectory(prefix="murho-metrics-") as directory:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
             _write_metrics_as("supervisor")
@@ -148,7 +148,7 @@ class Supervisor:
         self._processes[number] = _Process(process, time.monotonic())
 
     def _work(self, number: int, first: bool) -> None:
-        """The life of a process."""
+        """Return the life of a process."""
         os.setpgid(0, 0)  # Ctrl-C is for the supervisor
         for signal_number in SIGNALS:
             signal.signal(signal_number, signal.SIG_IGN if signal_number == signal.SIGHUP else signal.SIG_DFL)
@@ -178,7 +178,7 @@ class Supervisor:
         serve_until_stopped(self._settings, self._listening[number - 1], announce, front_end)
 
     def _once(self) -> None:
-        """Waits for what comes next, for a moment at most, and deals with it."""
+        """Wait for what comes next, for a moment at most, and deals with it."""
         ready = connection.wait([*(each.process.sentinel for each in self._processes.values()), self._heard], 0.1)
         if self._heard in ready:
             for signal_number in os.read(self._heard, 64):
@@ -217,7 +217,7 @@ class Supervisor:
                 self._send(process, number)
 
     def _bury(self, number: int) -> None:
-        """Takes note of the end of a process, and has it replaced in a moment."""
+        """Take note of the end of a process, and have it replaced in a moment."""
         ended = self._processes.pop(number)
         ended.process.join()
         self._board.bury(number)
@@ -243,12 +243,12 @@ class Supervisor:
 
 
 def _write_metrics_as(name: str | int) -> None:
-    """Has metrics that are made from now on in files of a name; a new process goes on with those of the one before."""
+    """Have metrics that are made from now on in files of a name; a new process goes on with those of the one before."""
     values.ValueClass = values.MultiProcessValue(lambda: name)  # type: ignore[no-untyped-call]
 
 
 def _share_code(device: str) -> None:
-    """Imports and compiles what the processes need; no collection of garbage writes to it, so it stays shared."""
+    """Import and compile what the processes need; no collection of garbage writes to it, so it stays shared."""
     import murho.model.checkpoint.posterior
     import murho.service.engine_process.server  # noqa: F401
     from murho.model.predictive.compiled_engine import load

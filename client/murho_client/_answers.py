@@ -108,7 +108,7 @@ class Totals:
 
 
 def totals_request(batch: Batch, model: Model | None, by: Sequence[str], given: Mapping[str, object]) -> dict[str, Any]:
-    """The rows, how they are grouped, and what else is said of them, as keys of the request.
+    """Return the rows, how they are grouped, and what else is said of them, as keys of the request.
 
     Args:
         batch: The rows.
@@ -235,7 +235,7 @@ def new_ids(rows: int) -> list[str]:
 def decide_request(
     contexts: object, actions: Sequence[Mapping[str, Any]] | None, model: Model | None, options: DecideOptions
 ) -> dict[str, Any]:
-    """The document of a request.
+    """Return the document of a request.
 
     Raises:
         TypeError: There is no such option.
@@ -275,14 +275,14 @@ class Outcomes:
 
     @classmethod
     def of(cls, documents: Sequence[Mapping[str, Any]]) -> Self:
-        """Adds up the JSON answers of a service."""
+        """Add up the JSON answers of a service."""
         unknown = {each["id"]: each["why"] for document in documents for each in document["unknown"]}
         accepted, revised = (sum(document[name] for document in documents) for name in ("accepted", "revised"))
         return cls(accepted, revised, unknown)
 
 
 def outcome_requests(batch: Batch) -> Iterator[dict[str, Any]]:
-    """Yields the documents of requests for the columns ``id`` and ``value``.
+    """Yield the documents of requests for the columns ``id`` and ``value``.
 
     Raises:
         InvalidInput: There are other columns.

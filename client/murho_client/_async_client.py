@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 def _awaited(
     method: Callable[Concatenate[Client, P], Result],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, Result]]:
-    """A method of `Client` for asyncio, where what it returns, the end of its dialogue, is awaited."""
+    """Return a method of `Client` for asyncio, where what it returns, the end of its dialogue, is awaited."""
 
     @wraps(method)
     async def awaited(self: AsyncClient, /, *given: P.args, **options: P.kwargs) -> Result:
@@ -65,7 +65,7 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connections. The client can't be used afterwards."""
+        """Close the connections. The client can't be used afterwards."""
         if self._owned:
             await self._http.aclose()
 
@@ -85,11 +85,11 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
     predict_file = _awaited(Client.predict_file)
 
     async def _run_files(self, dialogue: Dialogue[Result]) -> Result:
-        """Holds a dialogue that reads and writes files between its steps: in a thread, so the event loop goes on."""
+        """Hold a dialogue that reads and write files between its steps: in a thread, so the event loop goes on."""
         return await self._run(dialogue, in_thread=True)
 
     async def _run(self, dialogue: Dialogue[Result], *, in_thread: bool = False) -> Result:
-        """Holds a dialogue; what it does between its steps may be done in a thread."""
+        """Hold a dialogue; what it does between its steps may be done in a thread."""
 
         async def advance(go: Any, *given: Any) -> tuple[Step | None, Any]:
             def one() -> tuple[Step | None, Any]:  # a future holds no StopIteration
@@ -114,7 +114,7 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
         return result  # type: ignore[no-any-return]  # of the dialogue
 
     async def _take(self, step: Step) -> Any:
-        """What comes of one step of a dialogue."""
+        """Return what comes of one step of a dialogue."""
         if isinstance(step, Attempt):
             return await self._send(step)
         if isinstance(step, Together):
@@ -122,7 +122,7 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
         return await asyncio.sleep(step)
 
     async def _hold(self, step: Together) -> list[Any]:
-        """The results of dialogues that are held at the same time, in order; the first error cancels the others."""
+        """Hold dialogues at the same time; return their results in order. The first error cancels the others."""
         results: list[Any] = [None] * len(step.dialogues)
         waiting = iter(enumerate(step.dialogues))
         error: BaseException | None = None
@@ -143,7 +143,7 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
         return results
 
     async def _send(self, attempt: Attempt) -> Response:
-        """Sends a request once, and reads the whole response."""
+        """Send a request once, and read the whole response."""
         answering = False
         try:
             request = attempt.request(self._http, self._service.settings)

@@ -37,7 +37,7 @@ _PLAIN: frozenset[type] = frozenset({NoneType, bool, int, str})
 
 
 def json_cells(column: Column) -> list[Any]:
-    """The cells of a column, ready for `json.dumps`; NaN and NaT are None."""
+    """Return the cells of a column, ready for `json.dumps`; NaN and NaT are None."""
     if isinstance(column, list):
         return column
     missing: Iterable[int] = ()
@@ -71,7 +71,7 @@ def is_column(value: object) -> bool:
 
 
 def read_column(values: Any) -> tuple[Column, Faults]:
-    """A column as JSON cells, and the cells that can't be used.
+    """Return a column as JSON cells, and the cells that can't be used.
 
     Args:
         values: `[B]` cells in a list, another sequence, a NumPy array or anything that turns into one, or a column of
@@ -93,7 +93,7 @@ def read_column(values: Any) -> tuple[Column, Faults]:
 
 
 def _plain(values: Any) -> Column:
-    """The column as NumPy array or list of Python objects."""
+    """Return the column as NumPy array or list of Python objects."""
     if isinstance(values, np.ma.MaskedArray):
         cells = np.asarray(values.astype(object))
         cells[np.ma.getmaskarray(values)] = None

@@ -72,7 +72,7 @@ class Client(BaseClient[httpx2.Client]):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections. The client can't be used afterwards."""
+        """Close the connections. The client can't be used afterwards."""
         if self._owned:
             self._http.close()
 
@@ -85,7 +85,7 @@ class Client(BaseClient[httpx2.Client]):
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Sends any request of the service's HTTP interface, and returns the response as it came.
+        """Send any request of the service's HTTP interface, and return the response as it came.
 
         Args:
             method: Such as GET.
@@ -108,7 +108,7 @@ class Client(BaseClient[httpx2.Client]):
         return self._run(self._service.ready())
 
     def models(self) -> list[ModelSummary]:
-        """The models that the service has, in their latest versions. One request.
+        """Return the models that the service has, in their latest versions. One request.
 
         Raises:
             MurhoClientError: The service has no answer.
@@ -129,7 +129,7 @@ class Client(BaseClient[httpx2.Client]):
         return self._run(self._service.model(name, version))
 
     def load(self, name: str, version: str | None = None) -> dict[str, Any]:
-        """Has a model loaded now; takes the key of an admin where there are keys.
+        """Have a model loaded now; take the key of an admin where there are keys.
 
         Args:
             name: Its name.
@@ -145,7 +145,7 @@ class Client(BaseClient[httpx2.Client]):
         return self._run(self._service.load(name, version))
 
     def unload(self, name: str) -> dict[str, Any]:
-        """Takes all versions of a model out of service; takes the key of an admin where there are keys.
+        """Take all versions of a model out of service; take the key of an admin where there are keys.
 
         Returns:
             What the service says: `unloaded`, `changed`, `until`.
@@ -205,7 +205,7 @@ class Client(BaseClient[httpx2.Client]):
         version: str | None = None,
         **options: Unpack[AggregateOptions],
     ) -> Totals:
-        """Adds up predictions: the sum, the mean or a count over the rows of each group, with error bars.
+        """Add up predictions: the sum, the mean or a count over the rows of each group, with error bars.
 
         Args:
             data: The rows, as `predict` takes them; all go in one request.
@@ -223,7 +223,7 @@ class Client(BaseClient[httpx2.Client]):
         return self._run(self._service.aggregate(data, model, version, by, options))
 
     def outcomes(self, data: object, model: str) -> Outcomes:
-        """Tells what came true of recorded predictions: late, in any order, and again; another value revises.
+        """Tell what came true of recorded predictions: late, in any order, and again; another value revises.
 
         Args:
             data: A table with the columns ``id`` and ``value``, as `predict` takes tables.
@@ -301,7 +301,7 @@ class Client(BaseClient[httpx2.Client]):
     def explain(
         self, data: object, model: str | None = None, version: str | None = None, **options: Unpack[PredictOptions]
     ) -> Explanation:
-        """What each known cell adds to the answer of its row, and what missing cells are worth.
+        """Return what each known cell adds to the answer of its row, and what missing cells are worth.
 
         Args:
             data: The rows, as `predict` takes them.
@@ -326,7 +326,7 @@ class Client(BaseClient[httpx2.Client]):
         samples: int | None = None,
         seed: int | None = None,
     ) -> Counterfactual:
-        """The nearest rows to a given one whose answer reaches a goal.
+        """Return the nearest rows to a given one whose answer reaches a goal.
 
         Args:
             row: One row, a dict with a value for each feature.
@@ -382,11 +382,11 @@ class Client(BaseClient[httpx2.Client]):
         return self._run_files(predict_file(self._service, source, destination, model, version, options))
 
     def _run_files(self, dialogue: Dialogue[Result]) -> Result:
-        """Holds a dialogue that reads and writes files between its steps."""
+        """Hold a dialogue that reads and write files between its steps."""
         return self._run(dialogue)
 
     def _run(self, dialogue: Dialogue[Result], stop: Event | None = None) -> Result:
-        """Holds a dialogue.
+        """Hold a dialogue.
 
         Args:
             dialogue: The dialogue.
@@ -406,7 +406,7 @@ class Client(BaseClient[httpx2.Client]):
             return result
 
     def _take(self, step: Step, stop: Event | None) -> Any:
-        """What comes of one step of a dialogue."""
+        """Return what comes of one step of a dialogue."""
         if isinstance(step, Attempt):
             return self._send(step)
         if isinstance(step, Together):
@@ -418,7 +418,7 @@ class Client(BaseClient[httpx2.Client]):
         return None
 
     def _hold(self, step: Together) -> list[Any]:
-        """The results of dialogues that are held at the same time, in order; the first error ends the others."""
+        """Return the results of dialogues that are held at the same time, in order; the first error ends the others."""
         if len(step.dialogues) == 1:
             results = [self._run(step.dialogues[0])]
             step.done(0)
@@ -438,7 +438,7 @@ class Client(BaseClient[httpx2.Client]):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _send(self, attempt: Attempt) -> Response:
-        """Sends a request once, and reads the whole response."""
+        """Send a request once, and read the whole response."""
         answering = False
         try:
             request = attempt.request(self._http, self._service.settings)

@@ -48,13 +48,13 @@ class Batch:
     labels: Labels = None
 
     def slice(self, start: int, stop: int) -> Batch:
-        """The rows from `start` to before `stop`."""
+        """Return the rows from `start` to before `stop`."""
         columns = [column[start:stop] for column in self.columns]
         labels = None if self.labels is None else self.labels[start:stop]
         return Batch(self.names, columns, len(range(self.rows)[start:stop]), labels)
 
     def inputs(self) -> dict[str, list[Any]] | list[list[Any]]:
-        """The rows as the `inputs` of a request: columns by name, or a list of rows if there are no names."""
+        """Return the rows as the `inputs` of a request: columns by name, or a list of rows if there are no names."""
         cells = map(json_cells, self.columns)
         if self.names is None:
             return [list(row) for row in zip(*cells, strict=True)]
@@ -63,14 +63,14 @@ class Batch:
     def problem(
         self, message: str, row: int, feature: str | None, first: int = 0, pointer: str | None = None
     ) -> Problem:
-        """What is wrong with a cell, in terms of the data as given, where this batch begins with the row `first`."""
+        """Say what is wrong with a cell, in terms of the data as given; this batch begins with the row `first`."""
         label = first + row if self.labels is None else self.labels[row]
         label = label.item() if isinstance(label, np.number) else label  # whose repr names its type
         return Problem(message, first + row, label, feature, pointer)
 
 
 def to_batch(data: object) -> Batch:
-    """The rows of a table.
+    """Return the rows of a table.
 
     None, NaN, NaT, `pandas.NA` and Arrow nulls are missing cells. Dates are written as ISO 8601 in UTC.
 
@@ -196,7 +196,7 @@ def _from_mapping(data: Mapping[Any, Any]) -> _Table:
 
 
 def _from_rows(rows: list[Any]) -> _Table:
-    """Records (dicts or named tuples), or rows without names."""
+    """Record (dicts or named tuples), or rows without names."""
     rows = [row._asdict() if hasattr(row, "_asdict") else row for row in rows]
     if rows and isinstance(rows[0], Mapping):
         return _from_records(rows)

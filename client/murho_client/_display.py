@@ -35,7 +35,7 @@ number of finished rows and of all rows (None if unknown)."""
 
 
 def number(value: float) -> str:
-    """A level or threshold: `5`, `97.5`."""
+    """Return a level or threshold: `5`, `97.5`."""
     return f"{value:.12g}"
 
 
@@ -54,7 +54,7 @@ def fixed(values: NDArray[np.float64], spread: NDArray[np.float64]) -> Callable[
 
 
 def short(cell: str) -> str:
-    """A cell in one short line."""
+    """Return a cell in one short line."""
     text = " ".join(cell.split())
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
@@ -64,7 +64,7 @@ def _warned(warnings: Sequence[object]) -> str:
 
 
 def text_table(title: str, columns: Mapping[str, list[str]], warnings: Sequence[object]) -> str:
-    """A table as lines of text.
+    """Return a table as lines of text.
 
     Args:
         title: What was predicted, by which model and how.
@@ -81,7 +81,7 @@ def text_table(title: str, columns: Mapping[str, list[str]], warnings: Sequence[
 def html_table(
     title: str, columns: Mapping[str, list[str]], warnings: Sequence[object], bars: Mapping[str, list[str]]
 ) -> str:
-    """A table as HTML; see `text_table`. `bars` are further columns, which are markup."""
+    """Return a table as HTML; see `text_table`. `bars` are further columns, which are markup."""
     cells = {escape(name): list(map(escape, column)) for name, column in columns.items()}
     cells |= {escape(name): column for name, column in bars.items()}
     head = "".join(f'<th style="{HEAD}">{name}</th>' for name in cells)
@@ -104,7 +104,7 @@ def pictures(
     inner: NDArray[np.float64],
     scale: tuple[float, float],
 ) -> list[str]:
-    """An error bar as SVG for each row, all in one scale; none where there is no spread.
+    """Return an error bar as SVG for each row, all in one scale; none where there is no spread.
 
     Args:
         lower: Where the bars begin, `[B]`.
@@ -133,7 +133,7 @@ def pictures(
 
 @contextmanager
 def advancing(total: int | None, progress: Progress = None) -> Iterator[Callable[[int], None]]:
-    """Yields what is called with more finished rows, and shows on stderr how many there are.
+    """Yield what is called with more finished rows, and show on stderr how many there are.
 
     Args:
         total: Number of all rows; None if unknown.

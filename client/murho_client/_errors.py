@@ -145,7 +145,7 @@ class Problem:
     pointer: str | None = None
 
     def __str__(self) -> str:
-        """The message after its place, such as ``row 3 (index 'b'), Horsepower: …``."""
+        """Return the message after its place, such as ``row 3 (index 'b'), Horsepower: …``."""
         place = []
         if self.row is not None:
             labelled = self.label is not None and self.label != self.row
@@ -185,7 +185,7 @@ class InvalidInput(MurhoClientError):
         self.problem = problem
 
     def __str__(self) -> str:
-        """The problem, or a list of the first ones, one a line."""
+        """Return the problem, or a list of the first ones, one a line."""
         if self.total == 1 and len(self.problems) == 1:
             return str(self.problems[0])
         shown = self.problems[:SHOWN_PROBLEMS]

@@ -116,7 +116,7 @@ def _check_paths(source: Path, destination: Path) -> None:
 
 
 def _cells(column: Any, kind: str | None) -> Any:
-    """A column with its texts read as the kind of the feature says."""
+    """Return a column with its texts read as the kind of the feature says."""
     if not isinstance(column, list):  # of Parquet
         if not str(column.type).startswith(("string", "large_string", "dictionary")):
             return column
@@ -125,7 +125,7 @@ def _cells(column: Any, kind: str | None) -> Any:
 
 
 def _cell(text: str, kind: str | None) -> Any:
-    """A cell of a CSV file. A text that does not fit its kind stays, and is refused with its row."""
+    """Return a cell of a CSV file. A text that does not fit its kind stays, and is refused with its row."""
     if not text or (text in MISSING and kind != "categorical"):  # there the service knows which words are categories
         return None
     if kind == "boolean":
@@ -134,7 +134,7 @@ def _cell(text: str, kind: str | None) -> Any:
 
 
 def _located(error: InvalidInput, source: Path, first: int, labels: Sequence[str]) -> InvalidInput:
-    """The same error with rows of the file instead of rows of the chunk."""
+    """Return the same error with rows of the file instead of rows of the chunk."""
     problems = []
     for problem in error.problems:
         row = None if problem.row is None else first + problem.row
@@ -144,7 +144,7 @@ def _located(error: InvalidInput, source: Path, first: int, labels: Sequence[str
 
 
 def _output_columns(answer: Prediction, levels: Sequence[float]) -> dict[str, Any]:
-    """The columns to write; without draws (``samples=0``) columns that need them have no values."""
+    """Return the columns to write; without draws (``samples=0``) columns that need them have no values."""
     columns = answer.columns()
     if answer.samples:
         return columns
@@ -156,7 +156,7 @@ def _output_columns(answer: Prediction, levels: Sequence[float]) -> dict[str, An
 
 
 def _csv_chunks(source: Path, rows: int, _: Collection[str] | None) -> Iterator[Chunk]:
-    """The rows of a CSV file."""
+    """Return the rows of a CSV file."""
     with source.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, strict=True)
         try:
@@ -196,7 +196,7 @@ def _check_names(source: Path, names: Sequence[str]) -> None:
 
 
 def _parquet_chunks(source: Path, rows: int, wanted: Collection[str] | None) -> Iterator[Chunk]:
-    """The rows of a Parquet file; of the wanted columns, where some are named."""
+    """Return the rows of a Parquet file; of the wanted columns, where some are named."""
     pa, parquet = _pyarrow(source)
     with source.open("rb") as opened:
         try:
@@ -224,7 +224,7 @@ def _pyarrow(path: Path) -> tuple[Any, Any]:
 
 @contextmanager
 def _written(destination: Path) -> Iterator[Writer]:
-    """A writer of the destination, which is there when the block has ended without an error."""
+    """Return a writer of the destination, which is there when the block has ended without an error."""
     temporary = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.tmp")
     try:
         if destination.suffix.lower() in CSV:
@@ -263,7 +263,7 @@ def _csv_writer(file: TextIO) -> Writer:
 
 
 def _text(value: Any) -> Any:
-    """A cell for ``csv.writer``, which writes floats by `repr` and None as an empty cell."""
+    """Return a cell for ``csv.writer``, which writes floats by `repr` and None as an empty cell."""
     if isinstance(value, float) and value != value:
         return None
     if isinstance(value, bool):
@@ -273,7 +273,7 @@ def _text(value: Any) -> Any:
 
 @contextmanager
 def _parquet_writer(path: Path, file: Any) -> Iterator[Writer]:
-    """A Parquet file with a row group per chunk."""
+    """Return a Parquet file with a row group per chunk."""
     pa, parquet = _pyarrow(path)
     writer: Any = None
 

@@ -43,7 +43,7 @@ class Feature:
 
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> Feature:
-        """Reads one entry of `features`."""
+        """Read one entry of `features`."""
         known = {name: described[name] for name in cls.__dataclass_fields__ if name in described}
         if known.get("categories") is not None:
             known["categories"] = tuple(map(str, known["categories"]))
@@ -78,7 +78,7 @@ class ModelSummary:
 
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> ModelSummary:
-        """Reads one entry of the answer of `GET /models`.
+        """Read one entry of the answer of `GET /models`.
 
         Raises:
             AttributeError, KeyError, TypeError: A key is missing, or its value has another form.
@@ -98,12 +98,12 @@ class Model(ModelSummary):
 
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> Model:
-        """Reads the answer of `GET /models/NAME`; see `ModelSummary.of`."""
+        """Read the answer of `GET /models/NAME`; see `ModelSummary.of`."""
         return cls(**_facts(described), features=tuple(map(Feature.of, described["features"])))
 
 
 def _facts(described: Mapping[str, Any]) -> dict[str, Any]:
-    """What lists and descriptions of models have in common."""
+    """Return what lists and descriptions of models have in common."""
     target = described["target"]
     classes = target.get("classes")
     return {
@@ -120,7 +120,7 @@ def _facts(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fitted(batch: Batch, model: Model | None) -> Batch:
-    """The rows without the target's column, with names, and with truth values where features have them.
+    """Return the rows without the target's column, with names, and with truth values where features have them.
 
     Without a description of the model they stay as they are. Whether they have the features of the model, with cells of
     the right kind, says the service.
@@ -142,7 +142,7 @@ def fitted(batch: Batch, model: Model | None) -> Batch:
 
 
 def record(batch: Batch, model: Model | None) -> dict[str, Any]:
-    """The single row as an object, in the form of the model.
+    """Return the single row as an object, in the form of the model.
 
     Raises:
         InvalidInput: There are other rows, or cells without names.
@@ -154,7 +154,7 @@ def record(batch: Batch, model: Model | None) -> dict[str, Any]:
 
 
 def _as_kind(kind: str | None, column: Column) -> Column:
-    """The column with truth values where the feature has them, and with none where it has categories."""
+    """Return the column with truth values where the feature has them, and with none where it has categories."""
     if kind == "boolean":  # True == 1, so this is all of True, False, 0 and 1
         return [bool(cell) if cell in (0, 1) else cell for cell in json_cells(column)]
     if kind == "categorical":

@@ -96,7 +96,7 @@ class Prediction:
         labels: Labels = None,
         request_ids: Sequence[str | None] = (),
     ) -> Prediction:
-        """Joins the service's answers for consecutive rows.
+        """Join the service's answers for consecutive rows.
 
         Args:
             answers: The answers of `read_answer`, at least one.
@@ -215,7 +215,7 @@ class Prediction:
         return None if sets is None else tuple(sets)
 
     def probability(self, name: str) -> Array:
-        """The probability of one class `[B]`.
+        """Return the probability of one class `[B]`.
 
         Raises:
             ValueError: There is no such class, or the target is a number.
@@ -228,7 +228,7 @@ class Prediction:
         return column
 
     def percentile(self, level: float) -> Array:
-        """The percentile at one level `[B]`; of a classifier's probabilities `[B, C]`.
+        """Return the percentile at one level `[B]`; of a classifier's probabilities `[B, C]`.
 
         Raises:
             ValueError: The level was not asked for.
@@ -236,7 +236,7 @@ class Prediction:
         return self._at("percentiles", [level], f"percentile({level:g})")[0]
 
     def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
-        """The central interval that has the target with probability `coverage`: lower and upper bounds `[B]`.
+        """Return the central interval that has the target with probability `coverage`: lower and upper bounds `[B]`.
 
         Of a classifier it is the interval of each class's probability over draws, `[B, C]`.
 
@@ -250,7 +250,7 @@ class Prediction:
         return lower, upper
 
     def exceedance(self, threshold: float) -> Array:
-        """The probability that the target exceeds a threshold `[B]`.
+        """Return the probability that the target exceeds a threshold `[B]`.
 
         Raises:
             ValueError: The threshold was not asked for.
@@ -258,7 +258,7 @@ class Prediction:
         return self._at("thresholds", [threshold], f"exceedance({number(threshold)})")[0]
 
     def _at(self, option: str, wanted: Sequence[float], caller: str) -> list[Array]:
-        """The percentiles at some levels, or the probabilities of exceeding some thresholds."""
+        """Return the percentiles at some levels, or the probabilities of exceeding some thresholds."""
         if self.samples == 0:
             raise ValueError("With samples=0 there is no spread. Ask for draws, such as samples=256.")
         asked, key = (self.levels, "percentiles") if option == "percentiles" else (self.thresholds, "exceedance")
@@ -280,7 +280,7 @@ class Prediction:
         return self._rows
 
     def __getitem__(self, key: Any) -> Prediction:
-        """The prediction of some rows: an index, a slice, a list of indices or a mask `[B]`."""
+        """Return the prediction of some rows: an index, a slice, a list of indices or a mask `[B]`."""
         chosen = np.atleast_1d(np.arange(self._rows)[np.asarray(key) if hasattr(key, "__array__") else key])
         if chosen.ndim != 1:
             raise IndexError("A prediction is indexed by its rows alone.")
@@ -300,7 +300,7 @@ class Prediction:
         return map(self.__getitem__, range(self._rows))
 
     def columns(self) -> dict[str, Any]:
-        """The prediction as columns `[B]` by name, as `murho predict` writes them.
+        """Return the prediction as columns `[B]` by name, as `murho predict` writes them.
 
         A regression has `mean, std, epistemic_std, aleatoric_std, p5, p50, …`, then `exceedance_T` for each threshold;
         a classifier `prediction, p_CLASS, …, entropy, epistemic_entropy, prediction_set`. What is None has no column.
@@ -324,7 +324,7 @@ class Prediction:
         return columns
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A pandas data frame with `columns()`. Its index is that of the data frame that was predicted.
+        """Return a pandas data frame with `columns()`. Its index is that of the data frame that was predicted.
 
         Raises:
             ImportError: pandas isn't installed.
@@ -332,7 +332,7 @@ class Prediction:
         return _package("pandas").DataFrame(self.columns(), index=self.labels)
 
     def to_polars(self) -> polars.DataFrame:
-        """A polars data frame with `columns()`.
+        """Return a polars data frame with `columns()`.
 
         Raises:
             ImportError: polars isn't installed.
@@ -341,7 +341,7 @@ class Prediction:
         return frame
 
     def to_arrow(self) -> pyarrow.Table:
-        """An Arrow table with `columns()`.
+        """Return an Arrow table with `columns()`.
 
         Raises:
             ImportError: pyarrow isn't installed.
@@ -349,7 +349,7 @@ class Prediction:
         return _package("pyarrow").table(self.columns())
 
     def plot(self) -> Any:
-        """The first hundred rows as a chart of altair: means with their outermost percentiles, or probabilities.
+        """Return the first hundred rows as a chart of altair: means with their outermost percentiles, or probabilities.
 
         Raises:
             ImportError: altair isn't installed.
@@ -370,7 +370,7 @@ class Prediction:
         return text_table(*self._table(), self.warnings)
 
     def _repr_html_(self) -> str:
-        """The table for notebooks, with an error bar a row.
+        """Return the table for notebooks, with an error bar a row.
 
         The bar spans the outermost percentiles, or twice the std on both sides without percentiles. Its thick part is
         the mean ± the epistemic std, where that lies within the bar. The dot is the mean. All bars share one scale.
@@ -379,14 +379,14 @@ class Prediction:
         return html_table(*self._table(), self.warnings, self._bars())
 
     def _ends(self) -> tuple[Prediction, Callable[[list[str], str], list[str]]]:
-        """The first and last rows, and what puts a text between both, where rows are left out."""
+        """Return the first and last rows, and what puts a text between both, where rows are left out."""
         if self._rows <= MAX_ROWS:
             return self, lambda column, _: column
         half = MAX_ROWS // 2
         return self[[*range(half), *range(-half, 0)]], lambda column, text: [*column[:half], text, *column[half:]]
 
     def _table(self) -> tuple[str, dict[str, list[str]]]:
-        """The title, and the first and last rows by column, with the digits that their spreads leave sense in."""
+        """Return the title, and the first and last rows by column, with as many digits as their spreads allow."""
         count, (shown, cut) = self._rows, self._ends()
         columns = shown.columns()
         in_unit: Callable[[float], str]
@@ -411,7 +411,7 @@ class Prediction:
         return f"{self.target}: {size}, {self.model} version {self.version}, {', '.join(how)}", cells
 
     def _bars(self) -> dict[str, list[str]]:
-        """The column of error bars; of a classifier, of the likeliest class. None: there is no spread."""
+        """Return the column of error bars; of a classifier, of the likeliest class. None: there is no spread."""
         shown, cut = self._ends()
         inner, percentiles, centre = shown.epistemic_std, shown.percentiles, shown._arrays.get("mean")
         if centre is None:
@@ -435,7 +435,7 @@ class Prediction:
 
 
 def _facts(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What an answer says of all rows."""
+    """Return what an answer says of all rows."""
     model, classes = answer["model"], answer.get("classes")
     levels, thresholds, coverage = (
         (answer.get(key) or {}).get(part)
@@ -453,7 +453,7 @@ def _facts(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arrays(answer: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """What an answer has one entry a row of, by key.
+    """Return what an answer has one entry a row of, by key.
 
     Raises:
         ValueError: An array has another number of dimensions, or a number isn't finite.
@@ -489,7 +489,7 @@ def _cell(value: Any, write: Any) -> str:
 
 
 def _package(name: str) -> Any:
-    """A package that a method needs.
+    """Return a package that a method needs.
 
     Raises:
         ImportError: It isn't installed.

@@ -72,7 +72,7 @@ class Response:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def json(self) -> dict[str, Any]:
-        """The JSON object in the body.
+        """Return the JSON object in the body.
 
         Raises:
             UnexpectedAnswer: There is none.
@@ -83,7 +83,7 @@ class Response:
         return document
 
     def _document(self) -> dict[str, Any] | None:
-        """The JSON object in the body; None if there is none."""
+        """Return the JSON object in the body; None if there is none."""
         if not self.media_type.endswith(("/json", "+json")):
             return None
         with suppress(ValueError, RecursionError):
@@ -97,13 +97,13 @@ class Response:
         return None
 
     def _describe(self) -> str:
-        """The response for people: address, status, kind and beginning."""
+        """Return the response for people: address, status, kind and beginning."""
         kind = self.headers.get("content-type") or "no Content-Type"
         begin = " ".join(self.body[: 2 * SHOWN].decode("utf-8", "replace").split())[:SHOWN]
         return f"{self.address} answered {self.status} ({kind[:SHOWN]}): {begin or 'nothing'}"
 
     def checked(self, batch: Batch | None = None, start: int = 0) -> Response:
-        """The response itself, if it is no error.
+        """Return the response itself, if it is no error.
 
         Args:
             batch: The rows that were sent, if there were any.
@@ -146,7 +146,7 @@ def read_ready(response: Response) -> bool:
 
 
 def read_answer(response: Response, batch: Batch, start: int) -> tuple[dict[str, Any], str | None]:
-    """The answer for the rows of one request, its warnings as `Problem`s, and the id of the request.
+    """Return the answer for the rows of one request, its warnings as `Problem`s, and the id of the request.
 
     Args:
         response: The response.
@@ -171,7 +171,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _seconds(retry_after: str) -> float | None:
-    """The seconds of a Retry-After, which is a number or a date (RFC 9110, 10.2.3); None for any other text."""
+    """Return the seconds of a Retry-After, which is a number or a date (RFC 9110, 10.2.3); None for any other text."""
     try:
         if retry_after.isdecimal():
             return float(retry_after)
@@ -181,7 +181,7 @@ def _seconds(retry_after: str) -> float | None:
 
 
 def _invalid(problem: Mapping[str, Any], batch: Batch | None, start: int) -> InvalidInput:
-    """The problems that the service found, in the terms of the data as given."""
+    """Return the problems that the service found, in the terms of the data as given."""
     listed = problem.get("errors") or ()
     found = [_locate(item, batch, start) for item in listed if isinstance(item, Mapping)]
     detail = problem.get("detail") or problem.get("title") or "The service can't use the input."
@@ -192,7 +192,7 @@ def _invalid(problem: Mapping[str, Any], batch: Batch | None, start: int) -> Inv
 
 
 def _locate(item: Mapping[str, Any], batch: Batch | None, start: int) -> Problem:
-    """A problem or a warning of the service, with row and feature from its JSON pointer (RFC 6901)."""
+    """Return a problem or a warning of the service, with row and feature from its JSON pointer (RFC 6901)."""
     pointer, message = str(item.get("pointer", "")), str(item.get("message", ""))
     place = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
     if batch is None or place[:1] != ["inputs"]:

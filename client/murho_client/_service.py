@@ -104,7 +104,7 @@ class BaseClient(Generic[Http]):
         return f"{type(self).__name__}({self._service.settings.address()!r})"
 
     def with_options(self, **options: Unpack[Options]) -> Self:
-        """A client with other options, on the same connections.
+        """Return a client with other options, on the same connections.
 
         Args:
             **options: See `Client`; further headers come to those that there are.
@@ -130,7 +130,7 @@ class Service:
         self._known = known
 
     def with_options(self, options: Options) -> Service:
-        """The same service with other options; further headers come to those that there are."""
+        """Return the same service with other options; further headers come to those that there are."""
         headers = {**self.settings.headers, **options.get("headers", {})}
         return Service(replace(self.settings, **(options | {"headers": headers})), self._known)
 
@@ -167,7 +167,7 @@ class Service:
     def find(
         self, name: str | None, version: str | None, within: Deadline | None, *, fresh: bool = False
     ) -> Dialogue[Model | None]:
-        """The model behind a prediction, as it was described before or, fresh, as it is now; None without a default."""
+        """Return the model behind a prediction, as it was described or, fresh, as it is now; None without a default."""
         if fresh or (name, version) not in self._known:
             wanted = name
             if wanted is None:
@@ -177,14 +177,14 @@ class Service:
         return self._known[name, version]
 
     def load(self, name: str, version: str | None) -> Dialogue[dict[str, Any]]:
-        """Loads a model now."""
+        """Load a model now."""
         query = "" if version is None else f"?version={quote(str(version), safe='')}"
         answer = yield from self._json("POST", f"{_path(name)}/load{query}")
         self._known.clear()
         return answer
 
     def unload(self, name: str) -> Dialogue[dict[str, Any]]:
-        """Takes a model out of service."""
+        """Take a model out of service."""
         answer = yield from self._json("POST", f"{_path(name)}/unload")
         self._known.clear()
         return answer
@@ -192,7 +192,7 @@ class Service:
     def predict(
         self, data: object, name: str | None, version: str | None, options: PredictOptions
     ) -> Dialogue[Prediction]:
-        """The answer for all rows, in as many requests as it takes."""
+        """Return the answer for all rows, in as many requests as it takes."""
         chosen, path, within = options_of(options), _path(name, version), _deadline(options)
         batch = to_batch(data)
         most = self.settings.max_rows_per_request
@@ -226,7 +226,7 @@ class Service:
         by: str | Sequence[str],
         options: AggregateOptions,
     ) -> Dialogue[Totals]:
-        """The totals of all rows, in one request."""
+        """Return the totals of all rows, in one request."""
         within, chosen = _deadline(options), dict(options)
         model = yield from self.find(name, version, within)
         names = (by,) if isinstance(by, str) else tuple(by)
@@ -236,7 +236,7 @@ class Service:
         return (yield from self._post(path, document, Totals.of, options.get("headers"), within))
 
     def outcomes(self, data: object, name: str) -> Dialogue[Outcomes]:
-        """What became of the outcomes of a model's predictions."""
+        """Return what became of the outcomes of a model's predictions."""
         path, answers = f"{_path(name)}/outcomes", []
         for request in outcome_requests(to_batch(data)):
             answers += [(yield from self._post(path, request, dict))]
@@ -255,7 +255,7 @@ class Service:
         version: str | None,
         options: DecideOptions,
     ) -> Dialogue[Decisions]:
-        """An action for each context, in one request."""
+        """Return an action for each context, in one request."""
         within = _deadline(options)
         model = yield from self.find(name, version, within)
         document, path = decide_request(contexts, actions, model, options), f"{_path(name, version)}/decide"
@@ -264,7 +264,7 @@ class Service:
     def explain(
         self, data: object, name: str | None, version: str | None, options: PredictOptions
     ) -> Dialogue[Explanation]:
-        """What explains the answers for all rows, in as many requests as it takes."""
+        """Return what explains the answers for all rows, in as many requests as it takes."""
         chosen, within = options_of(options), _deadline(options)
         chosen |= {"percentiles": [], "include": ["why", *(["worth_asking"] if chosen["samples"] else [])]}
         model, batch = (yield from self.find(name, version, within)), to_batch(data)
@@ -276,7 +276,7 @@ class Service:
         return _understood(lambda: Explanation.of(answers))
 
     def counterfactual(self, row: object, name: str | None, asked: Mapping[str, Any]) -> Dialogue[Counterfactual]:
-        """The nearest rows that reach a goal."""
+        """Return the nearest rows that reach a goal."""
         model = yield from self.find(name, None, None)
         document = {key: value for key, value in asked.items() if value is not None}
         document["inputs"] = record(to_batch(row), model)
@@ -291,7 +291,7 @@ class Service:
         options: PredictOptions,
         within: Deadline | None,
     ) -> Dialogue[tuple[list[dict[str, Any]], list[str | None]]]:
-        """The answers for rows in the form of the model, `rows` of them a request, and the ids of the requests."""
+        """Return the answers for rows in the form of the model, `rows` per request, and the ids of the requests."""
         headers = {"Content-Type": "application/json", **(options.get("headers") or {})}
         ids = chosen.get("ids") or (new_ids(batch.rows) if chosen.get("record") else None)
         if ids is not None and len(ids) != batch.rows:
@@ -326,7 +326,7 @@ class Service:
         headers: Mapping[str, str] | None = None,
         within: Deadline | None = None,
     ) -> Dialogue[Result]:
-        """What `read` makes of the JSON answer to a JSON document."""
+        """Return what `read` makes of the JSON answer to a JSON document."""
 
         def understood(response: Response) -> Result:
             answer = response.checked().json()
@@ -340,7 +340,7 @@ class Service:
 
 
 def rows_of_request(options: Mapping[str, Any], model: Model | None, batch: Batch, most: int) -> int:
-    """The most rows of one request, at least 1: fewer where rows or answers have many numbers.
+    """Return the most rows of one request, at least 1: fewer where rows or answers have many numbers.
 
     Args:
         options: The options as JSON.
@@ -358,7 +358,7 @@ def rows_of_request(options: Mapping[str, Any], model: Model | None, batch: Batc
 
 
 def options_of(options: PredictOptions) -> dict[str, Any]:
-    """The options of a request as JSON; those that the service chooses by itself are left out.
+    """Return the options of a request as JSON; those that the service chooses by itself are left out.
 
     Raises:
         TypeError: There is no such option.
@@ -404,7 +404,7 @@ def _to_json(document: Any) -> bytes:
 
 
 def _understood(read: Callable[[], Result]) -> Result:
-    """What the service said, in the client's words.
+    """Return what the service said, in the client's words.
 
     Raises:
         UnexpectedAnswer: It has another form than the client knows.

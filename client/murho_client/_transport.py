@@ -62,7 +62,7 @@ class Deadline:
         return self._end - time.monotonic()
 
     def watch(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The chunks, as long as there is time: a body may come a byte at a time, each within its timeout.
+        """Return the chunks, as long as there is time: a body may come a byte at a time, each within its timeout.
 
         Raises:
             TimeoutError: The deadline is over.
@@ -110,7 +110,7 @@ class Settings:
 
     @classmethod
     def of(cls, url: str | None, api_key: str | None, options: Options) -> Settings:
-        """The settings of a client; `MURHO_URL` and `MURHO_API_KEY` of the environment count where one is not given."""
+        """Return the settings of a client, with `MURHO_URL` and `MURHO_API_KEY` of the environment as defaults."""
         if url is None and not (url := os.environ.get("MURHO_URL")):
             raise ValueError("There is no address: give url, or set MURHO_URL.")
         if api_key is None:
@@ -139,12 +139,12 @@ class Settings:
             )
 
     def address(self, *, shown: bool = True) -> str:
-        """The address that the paths follow, without a query; if it is shown, without a password, too."""
+        """Return the address that the paths follow, without a query; if it is shown, without a password, too."""
         url = httpx2.URL(self.url).copy_with(query=None)
         return str(url.copy_with(username=None, password=None) if shown else url).rstrip("/")
 
     def headers_with(self, more: Mapping[str, str]) -> dict[str, str]:
-        """The headers of one request but the key; those of the trace that it belongs to, where there is one."""
+        """Return the headers of one request but the key; those of the trace that it belongs to, where there is one."""
         headers = {"User-Agent": f"murho-client/{__version__}", "Accept": "application/json"}
         if "opentelemetry.trace" in sys.modules:
             import_module("opentelemetry.propagate").inject(headers)
@@ -177,7 +177,7 @@ class Attempt:
     deadline: Deadline
 
     def request(self, http: httpx2.Client | httpx2.AsyncClient, settings: Settings) -> httpx2.Request:
-        """The request with the key, and how long to wait for a connection and for each part of the response."""
+        """Return the request with the key, and how long to wait for a connection and for each part of the response."""
         remaining = max(self.deadline.remaining(), 0.001)
         return http.build_request(
             self.method,
@@ -188,11 +188,11 @@ class Attempt:
         )
 
     def response(self, response: httpx2.Response, body: bytes) -> Response:
-        """The response in the client's own form."""
+        """Return the response in the client's own form."""
         return Response(self.shown, response.status_code, response.headers, body)
 
     def failure(self, error: Exception, *, answering: bool) -> Exception:
-        """What to raise instead of an error of httpx2, which has the request and so the key.
+        """Return what to raise instead of an error of httpx2, which has the request and so the key.
 
         Args:
             error: The error.
@@ -240,7 +240,7 @@ def ask(
     within: Deadline | None = None,
     retried: bool = True,
 ) -> Dialogue[Result]:
-    """Sends a request, as often as it takes.
+    """Send a request, as often as it takes.
 
     Args:
         settings: How to reach the service.

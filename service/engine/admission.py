@@ -34,7 +34,7 @@ class WorkRates:
         self._seen: WeakKeyDictionary[ModelLike, tuple[float, float]] = WeakKeyDictionary()
 
     def record(self, model: ModelLike, cost: float, seconds: float) -> None:
-        """Learns from one pass.
+        """Learn from one pass.
 
         Args:
             model: The model.
@@ -50,11 +50,11 @@ class WorkRates:
         self._seen[model] = MEMORY * costs + cost, MEMORY * times + seconds
 
     def set(self, model: ModelLike, seconds: float) -> None:
-        """Takes the seconds of a row-draw of a model from whoever has measured them."""
+        """Take the seconds of a row-draw of a model from whoever has measured them."""
         self._seen[model] = 1.0, seconds
 
     def seconds(self, model: ModelLike, cost: float) -> float:
-        """Returns the seconds that work of a model takes."""
+        """Return the seconds that work of a model takes."""
         seen = self._seen.get(model)
         return cost * (FIRST_SECONDS_PER_COST if seen is None else seen[1] / seen[0])
 
@@ -103,7 +103,7 @@ class Pending:
         return sum(self._all[2::3])
 
     def add(self, requests: int, cost: float, seconds: float) -> None:
-        """Counts work of this process as pending; or as done, where it is negative."""
+        """Count work of this process as pending; or as done, where it is negative."""
         for place, change in enumerate((requests, cost, seconds), self._own):
             self._all[place] += change
         if self._all[self._own] <= 0.0:
@@ -155,7 +155,7 @@ class Admission:
         return self.work.cost
 
     def admit(self, model: ModelLike, cost: float, rows: int) -> Admitted:
-        """Counts a request, if there is room for it; returns what `done` and `end` take.
+        """Count a request, if there is room for it; return what `done` and `end` take.
 
         Raises:
             TooLargeError, QueueFullError, NotReadyError: See `require_room`.
@@ -166,7 +166,7 @@ class Admission:
         return admitted
 
     def extend(self, admitted: Admitted, cost: float) -> None:
-        """Counts further work of a request that is admitted, if there is room for it.
+        """Count further work of a request that is admitted, if there is room for it.
 
         Raises:
             TooLargeError: The cost of the whole request is above the bound.
@@ -188,18 +188,18 @@ class Admission:
         self.work.add(requests, cost, cost * admitted.rate)
 
     def done(self, admitted: Admitted, cost: float) -> None:
-        """Counts a part of the work of a request as done."""
+        """Count a part of the work of a request as done."""
         cost = min(cost, admitted.left)
         admitted.left -= cost
         self.work.add(0, -cost, -cost * admitted.rate)
 
     def end(self, admitted: Admitted) -> None:
-        """Counts a request that is over."""
+        """Count a request that is over."""
         self.work.add(-1, -admitted.left, -admitted.left * admitted.rate)
         admitted.left = 0.0
 
     def require_room(self, cost: float = 0.0, rows: int = 1) -> None:
-        """Checks that a request of this cost and number of rows would be admitted now.
+        """Check that a request of this cost and number of rows would be admitted now.
 
         Raises:
             TooLargeError: The cost alone is above the bound.
@@ -265,7 +265,7 @@ class FairQueue:
         return bool(self._lanes)
 
     def add(self, job: Job, cost: float, seconds: float = 0.0) -> None:
-        """Gives a job its place.
+        """Give a job its place.
 
         Args:
             job: The job.
@@ -284,12 +284,12 @@ class FairQueue:
         heapq.heappush(self._lanes.setdefault(lane, []), (start, next(self._numbers), job))
 
     def leave(self, job: Job) -> None:
-        """Counts a job that waits no more; one that did not wait is fine, too."""
+        """Count a job that waits no more; one that did not wait is fine, too."""
         self.seconds -= job.waiting
         job.waiting = 0.0
 
     def take(self, room: Callable[[Job], float]) -> list[Job]:
-        """Removes and returns the job whose turn it is and the next ones of its lane. Jobs that are over are dropped.
+        """Remove and return the job whose turn it is and the next ones of its lane. Jobs that are over are dropped.
 
         Args:
             room: Returns the most cost of all of them for the first job, which is taken whatever it costs.

@@ -72,22 +72,22 @@ class Engine(ABC):
 
     @abstractmethod
     def _submit(self, jobs: Sequence[Job]) -> None:
-        """Hands jobs to the thread or process that computes."""
+        """Hand jobs to the thread or process that computes."""
 
     @abstractmethod
     def _abandon(self, job: Job) -> None:
-        """Says that nobody waits for a job any more."""
+        """Say that nobody waits for a job any more."""
 
     @abstractmethod
     def require_alive(self, most: float) -> None:
-        """Checks that the engine isn't silent for too long. One that waits for work, or loads, is never silent.
+        """Check that the engine isn't silent for too long. One that waits for work, or load, is never silent.
 
         Raises:
             EngineSilentError: It is, for more than `most` seconds.
         """
 
     async def answer(self, job: Job, receive: Receive | None = None) -> Answer:
-        """Returns the answer of a job whose work is admitted.
+        """Return the answer of a job whose work is admitted.
 
         Args:
             job: The job.
@@ -133,7 +133,7 @@ class Engine(ABC):
                 self._settle([(job, error) for job in jobs])
 
     def _look(self) -> None:
-        """Ends the wait of jobs whose deadline has passed, and begins to watch the clients of slow jobs."""
+        """End the wait of jobs whose deadline has passed, and begin to watch the clients of slow jobs."""
         self._timer = None
         now = self.clock()
         for waiting in self._waiting.values():
@@ -148,7 +148,7 @@ class Engine(ABC):
             self._timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
 
     def _settle(self, outcomes: Iterable[tuple[Job, Answer | BaseException]]) -> None:
-        """Hands outcomes to those who wait for them."""
+        """Hand outcomes to those who wait for them."""
         for job, outcome in outcomes:
             job.over = True
             if (waiting := self._waiting.get(job)) is None or waiting.future.done():
@@ -199,7 +199,7 @@ class LocalEngine(Engine):
         self._thread: threading.Thread | None = None
 
     def require_alive(self, most: float) -> None:
-        """Checks that the pass in computation doesn't take too long; raises what `Engine.require_alive` does."""
+        """Check that the pass in computation doesn't take too long; raise what `Engine.require_alive` does."""
         if (silent := self.scheduler.seconds_silent) > most:
             raise EngineSilentError(
                 f"The engine has work and has shown no sign of life for {silent:.0f} seconds; {most:.0f} are the most. "
@@ -207,7 +207,7 @@ class LocalEngine(Engine):
             )
 
     def start(self, first: Callable[[], None] | None = None) -> None:
-        """Starts the thread.
+        """Start the thread.
 
         Args:
             first: Called in it before any job, for example to load the checkpoints.
@@ -247,7 +247,7 @@ class LocalEngine(Engine):
             del done  # otherwise finished jobs keep their arrays alive until the next ones come
 
     def _has_work(self) -> bool:
-        """Takes in the jobs that have come; waits for some if there are none. False: there will be none."""
+        """Take in the jobs that have come; wait for some if there are none. False: there will be none."""
         while True:
             try:
                 jobs = self._inbox.get(not self.scheduler, CLOSING_SECONDS if self.admission.closed else None)

@@ -33,7 +33,7 @@ class FreedMemory:
         self._draws, self._least, self._passes, self._quiet = draws, _resident(), -1, 0
 
     def look(self, passes: int, *, pending: bool = False) -> None:
-        """Gives back what there is; to be called once a second, in any one thread.
+        """Give back what there is; to be called once a second, in any one thread.
 
         Args:
             passes: How many passes were computed so far.
@@ -52,7 +52,7 @@ class FreedMemory:
 
 
 def _resident() -> int:
-    """Returns the bytes of this process in memory; 0 where that isn't known."""
+    """Return the bytes of this process in memory; 0 where that isn't known."""
     try:
         return 4096 * int(Path("/proc/self/statm").read_bytes().split()[1])
     except OSError:

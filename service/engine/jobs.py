@@ -55,13 +55,13 @@ class ModelLike(Protocol):
         """What answers cost but for new draws, for whoever has not the model itself."""
 
     def rows_without_draws(self, rows: int, incomplete: int, seconds: float) -> int:
-        """Returns how many of the rows take about so long without draws, if so many have cells to impute.
+        """Return how many of the rows take about so long without draws, if so many have cells to impute.
 
         It is the same at every call.
         """
 
     def cost(self, rows: int, options: PredictOptions, incomplete: int = 0) -> float:
-        """Returns the work of an answer, in row-draws: one row under one draw of a plain answer is 1.
+        """Return the work of an answer, in row-draws: one row under one draw of a plain answer is 1.
 
         So many of the rows have cells to impute.
         """
@@ -69,14 +69,14 @@ class ModelLike(Protocol):
     def predict_questions(
         self, columns: Columns, questions: Sequence[Question]
     ) -> Sequence[tuple[AnyPrediction, list[UnfamiliarValue]]]:
-        """Answers several questions about consecutive rows of canonical columns `[B]` in one pass.
+        """Answer several questions about consecutive rows of canonical columns `[B]` in one pass.
 
         All questions have the same samples and seed. With each answer come the first values unlike the training rows,
         with rows counted within the question.
         """
 
     def warm_up(self) -> None:
-        """Makes the first prediction as fast as the next."""
+        """Make the first prediction as fast as the next."""
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Answer(NamedTuple):
     rows: slice | None = None
 
     def own(self) -> Answer:
-        """Returns the answer with the rows of the job alone."""
+        """Return the answer with the rows of the job alone."""
         return self if self.rows is None else Answer(rows_of(self.prediction, self.rows), self.outside)
 
 
@@ -179,7 +179,7 @@ class RowsNotFiniteError(MurhoError):
 
 
 def compute(slices: Sequence[Slice]) -> list[Outcome]:
-    """Computes one pass.
+    """Compute one pass.
 
     Args:
         slices: Rows of jobs of one lane (`engine.admission.FairQueue`).
@@ -209,7 +209,7 @@ def compute(slices: Sequence[Slice]) -> list[Outcome]:
 
 
 def _columns(parts: Sequence[Slice]) -> Columns:
-    """Returns the rows of all parts; neighbours in the same columns are taken at once."""
+    """Return the rows of all parts; neighbours in the same columns are taken at once."""
     pieces: list[tuple[Columns, int, int]] = []
     for part in parts:
         columns, start, stop = part.job.columns, part.job.first + part.start, part.job.first + part.stop
@@ -225,7 +225,7 @@ def _columns(parts: Sequence[Slice]) -> Columns:
 
 
 def _groups(parts: Sequence[Slice]) -> list[list[Slice]]:
-    """Returns the parts in groups that have one answer: neighbours that are whole jobs with the same options."""
+    """Return the parts in groups that have one answer: neighbours that are whole jobs with the same options."""
     groups, is_open = list[list[Slice]](), False
     for part in parts:
         # Of a job of many rows not all are told that are unlike the training rows: it has a group, and a limit, alone.
@@ -239,7 +239,7 @@ def _groups(parts: Sequence[Slice]) -> list[list[Slice]]:
 
 
 def _outcomes(group: Sequence[Slice], answer: Answer, columns: Columns, first: int) -> list[Outcome]:
-    """Returns the outcome of each part of a group, whose rows begin at `first` in the columns of the pass."""
+    """Return the outcome of each part of a group, whose rows begin at `first` in the columns of the pass."""
     outcomes, stop, values, is_finite = list[Outcome](), 0, deque(answer.outside), _finite(answer.prediction)
     for part in group:
         start, stop = stop, stop + part.rows
@@ -258,7 +258,7 @@ def _outcomes(group: Sequence[Slice], answer: Answer, columns: Columns, first: i
 
 
 def _outcome(part: Slice, prediction: AnyPrediction, outside: list[UnfamiliarValue]) -> Outcome:
-    """Adds the rows of a slice to its job; returns the answer if they were the last."""
+    """Add the rows of a slice to its job; return the answer if they were the last."""
     job = part.job
     if part.rows == job.rows:
         return Answer(prediction, outside)
@@ -269,7 +269,7 @@ def _outcome(part: Slice, prediction: AnyPrediction, outside: list[UnfamiliarVal
 
 
 def _passing(error: BaseException) -> BaseException:
-    """Returns the error for the client: full memory is a passing state."""
+    """Return the error for the client: full memory is a passing state."""
     import torch  # here, because the service answers /healthz before torch is loaded
 
     if isinstance(error, torch.OutOfMemoryError):
@@ -281,12 +281,12 @@ def _passing(error: BaseException) -> BaseException:
 
 
 def _finite(prediction: AnyPrediction) -> bool:
-    """Returns whether all numbers of a prediction are finite."""
+    """Return whether all numbers of a prediction are finite."""
     return all(np.isfinite(array).all() for array in arrays_of(prediction))
 
 
 def _not_finite(part: Slice, prediction: AnyPrediction, columns: Columns, rows: slice) -> MurhoError:
-    """Returns the error of a slice, at some rows of a pass, with rows whose numbers aren't finite."""
+    """Return the error of a slice, at some rows of a pass, with rows whose numbers aren't finite."""
     model, finite = part.job.model, np.ones(part.rows, dtype=bool)
     for array in arrays_of(prediction):
         finite &= np.isfinite(array).reshape(part.rows, -1).all(axis=1)

@@ -90,7 +90,7 @@ class Scheduler:
         return self._short.seconds, self._short.since
 
     def submit(self, jobs: Iterable[Job]) -> None:
-        """Puts jobs, or what is left of them, into the queue. A job is short if one pass computes it."""
+        """Put jobs, or what is left of them, into the queue. A job is short if one pass computes it."""
         for job in jobs:
             seconds = self.rates.seconds(job.model, job.cost)
             short = seconds <= PASS_SECONDS if job.rows_of_pass is None else job.rows <= job.rows_of_pass
@@ -102,12 +102,12 @@ class Scheduler:
                 self._long.add(job, job.cost * self._rows_per_pass(job) / job.rows)
 
     def abandon(self, job: Job) -> None:
-        """Drops a job for which nobody waits any more; a pass that computes some of its rows goes on."""
+        """Drop a job for which nobody waits any more; a pass that computes some of its rows goes on."""
         job.over = True
         self._short.leave(job)
 
     def compute_pass(self) -> Pass | None:
-        """Computes the next pass; returns what came of it, or None if nothing waited."""
+        """Compute the next pass; return what came of it, or None if nothing waited."""
         turns = self._long if self._long and (self._long_is_next or not self._short) else self._short
         self._long_is_next = turns is self._short
         begin, slices, settled = self.clock(), list[Slice](), list[tuple[Job, Answer | BaseException]]()
@@ -131,7 +131,7 @@ class Scheduler:
         return self._after(slices, outcomes, seconds, settled)
 
     def _room(self, first: Job) -> float:
-        """Returns the most cost of the next pass of short jobs."""
+        """Return the most cost of the next pass of short jobs."""
         if first.rows_of_pass is not None:
             return 0.0
         seconds = max(PASS_SECONDS, min(MOST_PASS_SECONDS, PASS_SHARE * self._short.seconds))
@@ -144,7 +144,7 @@ class Scheduler:
         seconds: float,
         settled: list[tuple[Job, Answer | BaseException]],
     ) -> Pass:
-        """Learns from a pass, and puts the jobs that are not through back into the queue."""
+        """Learn from a pass, and puts the jobs that are not through back into the queue."""
         cost, rows, model = 0.0, 0, slices[0].job.model
         for part, outcome in zip(slices, outcomes, strict=True):
             job = part.job
@@ -167,7 +167,7 @@ class Scheduler:
 
 
 def deadline_error(job: Job) -> DeadlineError:
-    """Returns the error of a job whose deadline has passed."""
+    """Return the error of a job whose deadline has passed."""
     seconds = job.deadline - job.arrived
     state = "it waited for its turn" if job.begun is None else f"{job.done} of {job.rows} rows were computed"
     advice = "Send fewer rows, ask" if job.rows > 1 else "Ask"

@@ -38,7 +38,7 @@ class Board:
         self._pending = memory[lives + queue :]
 
     def beat(self, number: int, silent: float = 0.0) -> None:
-        """Says that a process lives.
+        """Say that a process lives.
 
         Args:
             number: Of the process.
@@ -47,13 +47,13 @@ class Board:
         self._lives[2 * number], self._lives[2 * number + 1] = self._look(), silent
 
     def bury(self, number: int) -> None:
-        """Forgets a process that has ended: its silence is no fault, and nothing of it is pending."""
+        """Forget a process that has ended: its silence is no fault, and nothing of it is pending."""
         self._lives[2 * number] = 0.0
         if number != ENGINE:
             self.pending(number).clear()
 
     def silence(self, number: int) -> float:
-        """Returns the seconds for which a process has shown no life; 0 where there is none.
+        """Return the seconds for which a process has shown no life; 0 where there is none.
 
         If this process hasn't looked for a while, all may have been paused: silence counts only since it runs again.
         """
@@ -62,7 +62,7 @@ class Board:
         return min(max(silent, now - heard), now - self._since) if heard else 0.0
 
     def _look(self) -> float:
-        """Notes that this process runs, at least once a second; returns the time."""
+        """Note that this process runs, at least once a second; return the time."""
         now = self._clock()
         if now - self._looked > AWAY_SECONDS:
             self._since = now
@@ -70,7 +70,7 @@ class Board:
         return now
 
     def require_alive(self, most: float) -> None:
-        """Checks that no process is silent for too long.
+        """Check that no process is silent for too long.
 
         Raises:
             EngineSilentError: One is.
@@ -81,11 +81,11 @@ class Board:
                 raise EngineSilentError(f"{who} has shown no sign of life for {silent:.0f} seconds.")
 
     def pending(self, number: int) -> Pending:
-        """Returns what is pending, as a front end counts it."""
+        """Return what is pending, as a front end counts it."""
         return Pending(self._pending, number - 1)
 
     def show_queue(self, standing: tuple[float, float]) -> None:
-        """Shows the engine's queue of small requests: the seconds of work in it, and since when it is not empty."""
+        """Show the engine's queue of small requests: the seconds of work in it, and since when it is not empty."""
         self._queue[0], self._queue[1] = standing
 
     @property

@@ -191,7 +191,7 @@ class Channel:
         self._inbox, self._files = bytearray(), deque[int]()
 
     def fileno(self) -> int:
-        """Returns the descriptor, for whoever waits for messages."""
+        """Return the descriptor, for whoever waits for messages."""
         return self.wire.fileno()
 
     @property
@@ -200,7 +200,7 @@ class Channel:
         return bool(self._outbox)
 
     def send(self, message: Message, arrays: Sequence[NDArray[Any]] = ()) -> None:
-        """Sends a message, or has it wait; one to a side that has gone is dropped."""
+        """Send a message, or have it wait; one to a side that has gone is dropped."""
         if self.closed:
             return
         listed = [Numbers(array.dtype.str, array.shape) for array in arrays]
@@ -221,7 +221,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> None:
-        """Sends what waits, as far as the socket has room."""
+        """Send what waits, as far as the socket has room."""
         while self._outbox:
             data, file = self._outbox[0]
             try:
@@ -274,7 +274,7 @@ class Channel:
         del self._inbox[:start]
 
     def close(self) -> None:
-        """Closes this end."""
+        """Close this end."""
         self.closed = True
         self.wire.close()
         for file in self._files:

@@ -42,11 +42,11 @@ class RemoteModel:
         self._drawn: OrderedDict[int, int] = OrderedDict()
 
     def rows_without_draws(self, rows: int, incomplete: int, seconds: float) -> int:
-        """Returns how many of the rows take about so long without draws."""
+        """Return how many of the rows take about so long without draws."""
         return self.answer_cost.rows_without_draws(rows, incomplete, seconds)
 
     def cost(self, rows: int, options: PredictOptions, incomplete: int = 0) -> float:
-        """Returns the work of an answer, in row-draws; draws of the seeds that were asked for last count as made."""
+        """Return the work of an answer, in row-draws; draws of the seeds that were asked for last count as made."""
         seed, new = options.seed, 0
         if options.samples and seed is not None and seed != self.spec.default_seed:
             new = options.samples if options.samples > self._drawn.get(seed, 0) else 0
@@ -57,11 +57,11 @@ class RemoteModel:
         return self.answer_cost.of(rows, options, incomplete, new)
 
     def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> NoReturn:
-        """The engine answers, in its own process."""
+        """Return the engine answers, in its own process."""
         raise NotImplementedError
 
     def warm_up(self) -> NoReturn:
-        """The engine does, in its own process."""
+        """Return the engine does, in its own process."""
         raise NotImplementedError
 
 
@@ -97,7 +97,7 @@ class SharedSnapshot(NamedTuple):
     def of(
         cls, snapshot: Snapshot, numbers: Mapping[ModelLike, int], described: list[ModelDescription]
     ) -> SharedSnapshot:
-        """Returns a snapshot of the engine.
+        """Return a snapshot of the engine.
 
         Args:
             snapshot: The snapshot.
@@ -112,7 +112,7 @@ class SharedSnapshot(NamedTuple):
         return cls(models, described, *rest)
 
     def snapshot(self, known: Mapping[int, ModelLike]) -> Snapshot:
-        """Returns the snapshot of a front end, which knows models by number."""
+        """Return the snapshot of a front end, which knows models by number."""
         models = {}
         for name, versions in self.models.items():
             by_version = {version: known[number] for version, (number, _) in versions.items()}

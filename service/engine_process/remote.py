@@ -116,7 +116,7 @@ class RemoteEngine(Engine):
         self._shown, self._closing = asyncio.Event(), False
 
     def require_alive(self, most: float) -> None:
-        """Checks that the engine and every front end show life.
+        """Check that the engine and every front end show life.
 
         Raises:
             EngineSilentError: One doesn't.
@@ -124,7 +124,7 @@ class RemoteEngine(Engine):
         self._front_end.board.require_alive(most)
 
     async def start(self) -> None:
-        """Connects to the engine, and waits a moment for what it serves.
+        """Connect to the engine, and wait a moment for what it serves.
 
         A front end that takes the place of another one begins to answer then, and refuses nothing.
         """
@@ -133,7 +133,7 @@ class RemoteEngine(Engine):
             await asyncio.wait_for(self._shown.wait(), SHOWN_SECONDS)
 
     def _connect(self) -> None:
-        """Connects to the engine, which may not be there yet."""
+        """Connect to the engine, which may not be there yet."""
         if self._closing:
             return
         wire = socket.socket(socket.AF_UNIX)
@@ -148,13 +148,13 @@ class RemoteEngine(Engine):
         asyncio.get_running_loop().add_reader(self._channel, self._read)
 
     def close(self, _seconds: float) -> bool:
-        """Ends the connection; returns true, as nothing goes on in this process."""
+        """End the connection; return true, as nothing goes on in this process."""
         self._closing = self.admission.closed = True
         self._lose()
         return True
 
     async def apply(self, change: Change) -> Swap:
-        """Makes a change as by `Loader.apply`, and returns once all front ends serve what it has made.
+        """Make a change as by `Loader.apply`, and return once all front ends serve what it has made.
 
         Raises:
             NotReadyError: The engine is lost before.
@@ -207,7 +207,7 @@ class RemoteEngine(Engine):
             self._send(JobBlock(model.number, listed, texts), [numbers])
 
     def _number_of(self, options: PredictOptions) -> int:
-        """Returns the number by which the engine knows options; tells it, if they are new."""
+        """Return the number by which the engine knows options; tell it, if they are new."""
         if (number := self._options.get(options)) is None:
             number = self._next_option
             self._next_option = (number + 1) % MOST_OPTIONS
@@ -291,7 +291,7 @@ class RemoteEngine(Engine):
             self._rates.set(model, message.rate[1])
 
     def _show(self, served: SharedSnapshot) -> None:
-        """Serves what the engine serves."""
+        """Serve what the engine serves."""
         before, loop = self._registry.snapshot, asyncio.get_running_loop()
         known = dict(self._models)
         for described in served.described:
@@ -302,7 +302,7 @@ class RemoteEngine(Engine):
         self._changed(Swap(before, self._registry.snapshot))
 
     def _release(self, loop: asyncio.AbstractEventLoop, number: int, channel: Channel | None) -> None:
-        """Says that no request has a model any more; called in any thread."""
+        """Say that no request has a model any more; called in any thread."""
 
         def send() -> None:
             if channel is self._channel:
@@ -312,7 +312,7 @@ class RemoteEngine(Engine):
             loop.call_soon_threadsafe(send)
 
     def _lose(self, descriptor: int | None = None) -> None:
-        """Answers those who wait for an engine that has gone, and waits for the next one."""
+        """Answer those who wait for an engine that has gone, and wait for the next one."""
         channel, self._channel = self._channel, None
         if channel is None:
             return
@@ -337,7 +337,7 @@ class RemoteEngine(Engine):
 
 
 def _block(model: RemoteModel, jobs: Sequence[Job]) -> tuple[NDArray[np.float64], list[list[str | None]]]:
-    """Returns the cells of jobs; see `channel.JobBlock`."""
+    """Return the cells of jobs; see `channel.JobBlock`."""
     numbers, texts = list[list[NDArray[Any]]](), list[list[str | None]]()
     for feature in model.schema.features:
         cells = [job.columns[feature.name] for job in jobs]

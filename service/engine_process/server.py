@@ -129,7 +129,7 @@ class EngineServer:
         self._log = structlog.get_logger("murho.engine")
 
     def run(self) -> None:
-        """Loads, and serves until SIGTERM or SIGINT; SIGHUP looks for new versions."""
+        """Load, and serve until SIGTERM or SIGINT; SIGHUP looks for new versions."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop())
         signal.signal(signal.SIGHUP, lambda *_: self._call(lambda: self._watcher.ask(Change())))
@@ -153,7 +153,7 @@ class EngineServer:
         self._watcher.close(0.0)
 
     def _stop_alone(self) -> None:
-        """Ends once all front ends have: the supervisor has died, and nobody is there to send a signal."""
+        """End once all front ends have: the supervisor has died, and nobody is there to send a signal."""
         self._poll.unregister(self._supervisor)
         self._is_alone = self._stopping = True
 
@@ -170,7 +170,7 @@ class EngineServer:
             time.sleep(BEAT_SECONDS)
 
     def _call(self, task: Callable[[], object]) -> None:
-        """Has the thread of `run` do something; any thread may."""
+        """Have the thread of `run` do something; any thread may."""
         self._tasks.append(task)
         os.eventfd_write(self._wake, 1)
 
@@ -207,7 +207,7 @@ class EngineServer:
             self._look_after(wire.fileno(), front_end)
 
     def _look_after(self, descriptor: int, front_end: _FrontEnd) -> None:
-        """Waits for room in the channel if it is full, and forgets a front end that has gone."""
+        """Wait for room in the channel if it is full, and forget a front end that has gone."""
         if not front_end.channel.closed:
             if front_end.waits != front_end.channel.is_full:
                 front_end.waits = not front_end.waits
@@ -268,7 +268,7 @@ class EngineServer:
     # To front ends
 
     def _tell(self, done: Pass) -> None:
-        """Sends what came of a pass to those who wait for it."""
+        """Send what came of a pass to those who wait for it."""
         groups: defaultdict[_FrontEnd, defaultdict[int, list[tuple[int, Job, Answer]]]]
         groups = defaultdict(lambda: defaultdict(list))
         failures: defaultdict[_FrontEnd, list[tuple[int, bytes]]] = defaultdict(list)
@@ -327,7 +327,7 @@ class EngineServer:
     # What is served
 
     def _serve(self, snapshot: Snapshot) -> None:
-        """Has all front ends show a snapshot."""
+        """Have all front ends show a snapshot."""
         self._snapshot = snapshot
         self._turn += 1
         for front_end in list(self._front_ends.values()):
@@ -349,7 +349,7 @@ class EngineServer:
         self._send(front_end, SnapshotUpdate(self._turn, pickle.dumps(served)))
 
     def _changed(self, front_end: _FrontEnd, number: int, future: Future[Swap]) -> None:
-        """Notes that a change is made, or could not be; the front end is told once all others show it."""
+        """Note that a change is made, or could not be; the front end is told once all others show it."""
         self._changes.append((self._turn, front_end, number, future.exception()))
         self._end_changes()
 
@@ -366,7 +366,7 @@ class EngineServer:
 
 
 def _prediction_of(answers: Sequence[Answer]) -> AnyPrediction:
-    """Returns the prediction for the rows of answers that share one, in their order."""
+    """Return the prediction for the rows of answers that share one, in their order."""
     prediction, rows = answers[0].prediction, [answer.rows for answer in answers]
     if rows[0] is None or rows[-1] is None:
         return prediction
@@ -377,7 +377,7 @@ def _prediction_of(answers: Sequence[Answer]) -> AnyPrediction:
 
 
 def columns_of(schema: Schema, numbers: NDArray[Any], texts: list[list[str | None]]) -> Columns:
-    """Returns canonical columns `[B]` of a block; see `channel.JobBlock`."""
+    """Return canonical columns `[B]` of a block; see `channel.JobBlock`."""
     rows, of_texts = iter(numbers), iter(texts)
     columns: dict[str, NDArray[Any]] = {}
     for feature in schema.features:

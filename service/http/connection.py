@@ -82,7 +82,7 @@ class Connection(HttpToolsProtocol):
         self._left = math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Waits for a request, which is refused if there are too many connections."""
+        """Wait for a request, which is refused if there are too many connections."""
         super().connection_made(transport)
         self._made, above = self.loop.time(), len(self.connections) - self._settings.max_connections
         if above > 0:
@@ -93,7 +93,7 @@ class Connection(HttpToolsProtocol):
         self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends everything: nobody waits for the requests of this connection any more."""
+        """End everything: nobody waits for the requests of this connection any more."""
         self._unset_keepalive_if_required()
         for timer in (self._late, self._sending):
             if timer is not None:
@@ -107,7 +107,7 @@ class Connection(HttpToolsProtocol):
         self.cycle = self._running = self._begun = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        """Parses what has arrived, within the limits."""
+        """Parse what has arrived, within the limits."""
         if self._deaf:
             return
         self._unset_keepalive_if_required()
@@ -135,12 +135,12 @@ class Connection(HttpToolsProtocol):
             self._await_request()
 
     def on_message_begin(self) -> None:
-        """Begins a request."""
+        """Begin a request."""
         self._whole = False
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Hands a request on."""
+        """Hand a request on."""
         self._pending_bytes = 0
         super().on_headers_complete()
         self.headers = []  # trailers after a chunked body are no headers of the request
@@ -148,12 +148,12 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """Takes a part of a body."""
+        """Take a part of a body."""
         self._pending_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Ends a request."""
+        """End a request."""
         self._whole = True
         self.scope["state"]["arrived"] = True
         super().on_message_complete()
@@ -168,7 +168,7 @@ class Connection(HttpToolsProtocol):
     # The answer has the connection for its transport, and calls these.
 
     def write(self, data: bytes) -> None:
-        """Sends a part of an answer; its head goes with what follows, in one system call, or a moment later."""
+        """Send a part of an answer; its head goes with what follows, in one system call, or a moment later."""
         if self._begun is not self._running:
             self._begun, self._head = self._running, data
             self.loop.call_soon(self._send_head)
@@ -181,11 +181,11 @@ class Connection(HttpToolsProtocol):
             self.write(b"")
 
     def is_closing(self) -> bool:
-        """Returns whether nothing more is sent."""
+        """Return whether nothing more is sent."""
         return self.transport.is_closing()
 
     def close(self) -> None:
-        """Closes the connection after an answer; a client that still sends its body has time to read it before.
+        """Close the connection after an answer; a client that still sends its body has time to read it before.
 
         To close while a client sends would reset the connection, and the answer would be lost.
         """
@@ -199,17 +199,17 @@ class Connection(HttpToolsProtocol):
     # Times
 
     def pause_writing(self) -> None:
-        """Waits until the client has taken more of its answer, but not forever."""
+        """Wait until the client has taken more of its answer, but not forever."""
         super().pause_writing()
         self._watch_sending()
 
     def resume_writing(self) -> None:
-        """Goes on with the answer."""
+        """Go on with the answer."""
         self._left = math.inf
         super().resume_writing()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Closes an idle connection."""
+        """Close an idle connection."""
         self._close()
 
     def _await_request(self) -> None:
@@ -246,7 +246,7 @@ class Connection(HttpToolsProtocol):
     # The end
 
     def _refuse(self, error: ServiceError) -> None:
-        """Says what is wrong, unless an answer is being sent, and closes the connection once the client may know."""
+        """Say what is wrong, unless an answer is being sent, and close the connection once the client may know."""
         problem, request_id = self._report(error)
         if not self._answering or not self.cycle.response_started:
             body = orjson.dumps(problem)
@@ -259,7 +259,7 @@ class Connection(HttpToolsProtocol):
         self._watch_arrival()
 
     def _report(self, error: ServiceError) -> tuple[dict[str, Any], str]:
-        """Counts and logs an error of the client; returns its problem and the id of the log line."""
+        """Count and log an error of the client; return its problem and the id of the log line."""
         request_id = uuid.uuid4().hex
         problem = problem_details(error, request_id).document()
         kind = problem["type"].rpartition(":")[2]
@@ -289,7 +289,7 @@ class Connection(HttpToolsProtocol):
     # The server calls these while it drains.
 
     def drain(self) -> None:
-        """Lets the answer that is owed close the connection."""
+        """Let the answer that is owed close the connection."""
         if self._answering and not self.cycle.response_started:
             self.cycle.keep_alive = False
 
@@ -299,7 +299,7 @@ class Connection(HttpToolsProtocol):
         return self._running is None and self.loop.time() < self._made + NEW_SECONDS
 
     def close_if_idle(self) -> None:
-        """Closes the connection, unless a request is in progress or has just arrived."""
+        """Close the connection, unless a request is in progress or has just arrived."""
         if self._answering or self.is_new or not self._whole:
             return
         place = self.transport.get_extra_info("socket").fileno()
@@ -308,7 +308,7 @@ class Connection(HttpToolsProtocol):
 
 
 def files_for(connections: int) -> int:
-    """Raises this process's limit of open files as far as it is needed and allowed; returns what connections may take.
+    """Raise this process's limit of open files as far as it is needed and allowed; return what connections may take.
 
     A soft limit is often 1,024 (256 on macOS) for the sake of old programs, while the hard one is far above.
     """

@@ -91,7 +91,7 @@ class RequestLog:
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -156,7 +156,7 @@ class RequestLog:
     def _record(
         self, scope: Scope, request_id: str, status: int, seconds: float, trace: str | None
     ) -> dict[str, str | float | None]:
-        """Counts a request and logs it; returns what is known of it."""
+        """Count a request and logs it; return what is known of it."""
         # The template, never the path: clients can invent any number of paths.
         route, client = scope["state"].get("route", UNMATCHED), scope.get("client")
         method = scope["method"] if scope["method"] in METHODS else "other"
@@ -200,7 +200,7 @@ class AccessLog:
         self._timer: asyncio.TimerHandle | None = None
 
     def write(self, facts: Mapping[str, str | float | None], *, quiet: bool = False) -> None:
-        """Writes a line, at once or a little later.
+        """Write a line, at once or a little later.
 
         Args:
             facts: What it says.
@@ -226,7 +226,7 @@ class AccessLog:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Writes the lines that wait. A full disk loses them; it stops no request."""
+        """Write the lines that wait. A full disk loses them; it stops no request."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -264,14 +264,14 @@ class Paths:
         self.find = lru_cache(1024)(self._find)
 
     def _find(self, method: str, path: str) -> tuple[APIRoute, dict[str, str]] | None:
-        """Returns the route of a request and what is in its path; None if the framework has to look for it."""
+        """Return the route of a request and what is in its path; None if the framework has to look for it."""
         for route in self.routes:
             if method in (route.methods or ()) and (match := route.path_regex.fullmatch(path)) is not None:
                 return route, match.groupdict()
         return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -337,7 +337,7 @@ class FrontDoor:
         self._knows = lru_cache(1024)(self._is_own)
 
     def check(self, scope: Scope) -> None:
-        """Checks a request, and takes away its cookies and the path below which a proxy shows the service.
+        """Check a request, and take away its cookies and the path below which a proxy shows the service.
 
         Raises:
             TooManyConnectionsError: The connection is one too many.
@@ -393,7 +393,7 @@ class FrontDoor:
             )
 
     def _is_own(self, authority: str, listening: str) -> bool:
-        """Returns whether a host is this service; so is the address of the connection, as Kubernetes' probes ask."""
+        """Return whether a host is this service; so is the address of the connection, as Kubernetes' probes ask."""
         server, name = _address(listening), _name(authority)
         if not self._hosts and not (self._guess and server is not None and server.is_loopback):
             return True
@@ -405,7 +405,7 @@ class FrontDoor:
         return _is_among(name, self._hosts)
 
     def _is_foreign(self, said: dict[str, str], host: str) -> bool:
-        """Returns whether a page of another origin sent a request."""
+        """Return whether a page of another origin sent a request."""
         origin = said.get("origin", "")
         if origin in self._origins or (origin and "*" in self._origins):
             return False
@@ -417,18 +417,18 @@ class FrontDoor:
 
 
 def _is_among(name: str, hosts: Sequence[str]) -> bool:
-    """Returns whether a name is one of some patterns of names; none is nobody's."""
+    """Return whether a name is one of some patterns of names; none is nobody's."""
     return bool(name) and any(fnmatchcase(name, host) for host in hosts)
 
 
 def _name(authority: str) -> str:
-    """Returns the name or address of a host with or without its port, in small letters; nothing for what is none."""
+    """Return the name or address of a host with or without its port, in small letters; nothing for what is none."""
     found = AUTHORITY.fullmatch(authority)
     return (found[1] or found[2]).lower().removesuffix(".") if found else ""
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Returns an IP address; of an IPv4 address in IPv6's form, the former; None for a name."""
+    """Return an IP address; of an IPv4 address in IPv6's form, the former; None for a name."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -437,7 +437,7 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def shared_with(origins: Sequence[str], app: ASGIApp) -> ASGIApp:
-    """Returns an application whose answers the pages of some origins may read, and which tells browsers so."""
+    """Return an application whose answers the pages of some origins may read, and which tells browsers so."""
     return CORSMiddleware(
         app,
         allow_origins=tuple(origins),
@@ -450,7 +450,7 @@ def shared_with(origins: Sequence[str], app: ASGIApp) -> ASGIApp:
 
 
 def behind_proxies(proxies: Sequence[str], app: ASGIApp) -> ASGIApp:
-    """Returns an application that takes the client from X-Forwarded-For where a proxy of these networks sends it.
+    """Return an application that takes the client from X-Forwarded-For where a proxy of these networks sends it.
 
     The client is the last address there that is no such proxy's: what comes before it, anybody can write.
     """

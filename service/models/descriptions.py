@@ -34,7 +34,7 @@ BINS = 30
 
 
 def target_of(model: ModelLike) -> JSON:
-    """Returns the target as the contract has it."""
+    """Return the target as the contract has it."""
     target = model.schema.target
     if target.classes is not None:
         return {"name": target.name, "classes": list(target.classes)}
@@ -44,7 +44,7 @@ def target_of(model: ModelLike) -> JSON:
 
 
 def description(model: ModelLike) -> JSON:
-    """Returns what `GET /models/{name}` tells of a model; features are in schema order."""
+    """Return what `GET /models/{name}` tells of a model; features are in schema order."""
     facts = model.spec.to_json()
     return {
         "task": model.schema.target.task,
@@ -59,14 +59,14 @@ def description(model: ModelLike) -> JSON:
 
 
 def _without_lists(value: Any) -> Any:
-    """Returns the single numbers of a calibration, whose maps have hundreds."""
+    """Return the single numbers of a calibration, whose maps have hundreds."""
     if not isinstance(value, dict):
         return value
     return {key: _without_lists(each) for key, each in value.items() if not isinstance(each, list)}
 
 
 def overview(model: ModelLike, report: Mapping[str, Any]) -> JSON:
-    """Returns the model at a glance, as JSON data.
+    """Return the model at a glance, as JSON data.
 
     Args:
         model: The model.
@@ -97,7 +97,7 @@ def overview(model: ModelLike, report: Mapping[str, Any]) -> JSON:
 
 
 def report_charts(model: ModelLike, facts: Mapping[str, Any]) -> JSON:
-    """Returns the charts that `murho report` draws of some facts, without any row of the table.
+    """Return the charts that `murho report` draws of some facts, without any row of the table.
 
     Args:
         model: The model.
@@ -118,7 +118,7 @@ def report_charts(model: ModelLike, facts: Mapping[str, Any]) -> JSON:
 
 
 def _target(model: ModelLike) -> JSON:
-    """Returns the target with its distribution over the training rows; what the checkpoint does not tell is None."""
+    """Return the target with its distribution over the training rows; what the checkpoint does not tell is None."""
     told, classes = model.spec.training.get("targets"), model.schema.target.classes
     if classes is not None:
         levels = told and [{"value": name, "rows": told["classes"][name]} for name in classes]
@@ -136,7 +136,7 @@ def _target(model: ModelLike) -> JSON:
 
 
 def _feature(model: ModelLike, feature: Feature) -> JSON:
-    """Returns a feature as `GET /models/{name}` has it, with its distribution over the training rows."""
+    """Return a feature as `GET /models/{name}` has it, with its distribution over the training rows."""
     described, date = feature.describe(), feature.kind is FeatureKind.DATE
     bars = levels = step = None
     distribution = model.spec.encoder.distribution
@@ -154,7 +154,7 @@ def _feature(model: ModelLike, feature: Feature) -> JSON:
 
 
 def _histogram(scores: QuantileScores) -> JSON | None:
-    """Returns bars of equal width over the training range, as JSON; None if all training rows have one value.
+    """Return bars of equal width over the training range, as JSON; None if all training rows have one value.
 
     Returns:
         ``start`` and ``stop`` of the range, and ``counts`` ``[BINS]``, training rows in each bar.
@@ -172,7 +172,7 @@ def _histogram(scores: QuantileScores) -> JSON | None:
 
 
 def _by_importance(model: ModelLike, report: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the features, the most important first; those that were not judged follow in schema order.
+    """Return the names of the features, the most important first; those that were not judged follow in schema order.
 
     As no checksum covers the report's file, a ranking of another form counts as none.
     """

@@ -121,7 +121,7 @@ class Loader:
         self._log = structlog.get_logger("murho.registry")
 
     def refresh(self, *, retry: bool = True, patient: bool = False) -> Snapshot:
-        """Looks at the source, loads what is new, and swaps the snapshot if anything changed; returns the current one.
+        """Look at the source, load what is new, and swap the snapshot if anything changed; return the current one.
 
         Never raises: an error in one checkpoint becomes the reason why it is refused.
 
@@ -144,7 +144,7 @@ class Loader:
             return before
 
     def apply(self, change: Change) -> None:
-        """Does what is wanted at once, and returns when it is served.
+        """Do what is wanted at once, and return when it is served.
 
         Raises:
             UnknownModelError: There is no such name or version.
@@ -162,7 +162,7 @@ class Loader:
             self._load(change.name, change.version)
 
     def _load(self, name: str, version: str | None) -> None:
-        """Serves a name, also one that was unloaded; of one that was, the newest version that can be loaded."""
+        """Serve a name, also one that was unloaded; of one that was, the newest version that can be loaded."""
         references = self._references(name)
         there = [each.version for each in references if each.name == name and each.version]
         if version is not None and version not in there:
@@ -189,7 +189,7 @@ class Loader:
         raise CheckpointRefusedError(f"{title_of(name, worst.version)} was refused: {worst.reason}.{on}")
 
     def _references(self, name: str) -> list[CheckpointReference]:
-        """Returns all versions in the source.
+        """Return all versions in the source.
 
         Raises:
             UnknownModelError: There is none of this name.
@@ -230,7 +230,7 @@ class Loader:
         return Snapshot(MappingProxyType(models), tuple(look.refused), True, self._source.place, not_served, unloaded)
 
     def _serving(self, name: str, references: list[CheckpointReference], look: _Look) -> dict[str, ModelLike]:
-        """The versions of a name to serve, from those that are there and kept; adds what is refused to the look."""
+        """Return the versions of a name to serve, from those there and kept; add what is refused to the look."""
         look.refused.extend(Refused(name, each.version, each.problem) for each in references if each.problem)
         unreadable = {each.version for each in references if each.unreadable}
         there = {each.version: each for each in references if each.problem is None}
@@ -261,7 +261,7 @@ class Loader:
         return serving
 
     def _obtain(self, reference: CheckpointReference, look: _Look) -> ModelLike | None:
-        """Returns the model of a version: the one that is kept, if nothing changed, else loaded now.
+        """Return the model of a version: the one that is kept, if nothing changed, else loaded now.
 
         A version that fails leaves the one in place that was loaded from the same directory before, if there is one.
 
@@ -302,7 +302,7 @@ class Loader:
         return model
 
     def _swap(self, snapshot: Snapshot) -> Snapshot:
-        """Makes a snapshot the current one, and lets go of the versions that are no longer in it."""
+        """Make a snapshot the current one, and lets go of the versions that are no longer in it."""
         before = self._registry.snapshot
         self._registry.snapshot = snapshot
         served = {(model.name, version) for model in snapshot.models.values() for version in model.versions}
@@ -387,7 +387,7 @@ class Snapshot:
         return [model for each in self.models.values() for model in each.versions.values()]
 
     def require_models(self) -> None:
-        """Checks that at least one model is loaded.
+        """Check that at least one model is loaded.
 
         Raises:
             NotReadyError: Loading has not ended, or there is no checkpoint; the message says what to do.
@@ -406,7 +406,7 @@ class Snapshot:
         raise NotReadyError(f"There is no checkpoint in {self.place}. {advice}", retry_after=60)
 
     def find(self, name: str | None, version: str | None = None) -> ModelLike:
-        """Returns a model by name, its highest version by default; without a name, the only one.
+        """Return a model by name, its highest version by default; without a name, the only one.
 
         Raises:
             NotReadyError: No model is loaded.
@@ -452,17 +452,17 @@ class Registry:
         self.snapshot = Snapshot(MappingProxyType({}), (), loaded=False, place=place)
 
     def fail(self, reason: str) -> None:
-        """Ends loading with no model to serve, for a reason that does not belong to a single checkpoint."""
+        """End loading with no model to serve, for a reason that does not belong to a single checkpoint."""
         refused = (*self.snapshot.refused, Refused("", "", reason))
         self.snapshot = replace(self.snapshot, refused=refused, loaded=True)
 
 
 def first_of(words: Collection[str], between: str = ", ") -> str:
-    """Returns words for a message: all, or the first ten and how many more there are."""
+    """Return words for a message: all, or the first ten and how many more there are."""
     more = len(words) - MOST_LISTED
     return between.join(islice(words, MOST_LISTED)) + (f" and {more} more" if more > 0 else "")
 
 
 def title_of(name: str, version: str) -> str:
-    """Returns what a checkpoint is called in messages."""
+    """Return what a checkpoint is called in messages."""
     return f"{name} version {version}" if version else name or "all of it"

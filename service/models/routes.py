@@ -34,7 +34,7 @@ router = APIRouter(tags=["models"])
 
 @router.get("/models", summary="What is served, and what was refused and why")
 async def list_models(service: ContextDependency) -> JSONBytes:
-    """Lists every model with its versions, and every checkpoint that can't be served with the reason.
+    """List every model with its versions, and every checkpoint that can't be served with the reason.
 
     `not_served` are versions that are there and are neither served nor refused; `unloaded` are the names that were
     taken out of service; `formats` are the media types that the predict routes read and write.
@@ -76,7 +76,7 @@ async def list_models(service: ContextDependency) -> JSONBytes:
 @router.get("/models/{name}", summary="One model: features, target, metrics, calibration, training")
 @router.get("/models/{name}/versions/{version}", summary="One version of a model", name="describe_version")
 async def describe_model(name: str, service: ContextDependency, version: str | None = None) -> JSONBytes:
-    """Describes the latest version of a model, or the one that the path names; features are in schema order."""
+    """Describe the latest version of a model, or the one that the path names; features are in schema order."""
     from murho.service.models.descriptions import description
 
     snapshot = service.registry.snapshot
@@ -93,7 +93,7 @@ async def describe_model(name: str, service: ContextDependency, version: str | N
     name="describe_calibration_of_version",
 )
 async def describe_calibration(name: str, service: ContextDependency, version: str | None = None) -> JSONBytes:
-    """Has every number of the calibration of the latest version, or of the one that the path names.
+    """Have every number of the calibration of the latest version, or of the one that the path names.
 
     `/models/{name}` has it in short; `calibration` is null where the model has none.
     """
@@ -104,7 +104,7 @@ async def describe_calibration(name: str, service: ContextDependency, version: s
 
 @router.get("/models/{name}/overview", summary="A model at a glance: histograms, a typical row, metrics")
 async def model_overview(name: str, service: ContextDependency) -> JSONBytes:
-    """Describes the latest version of a model by the distribution of its training rows.
+    """Describe the latest version of a model by the distribution of its training rows.
 
     `features` have a `histogram` (numbers and dates) or `levels` with their training rows, `typical` is a plausible
     row. What a checkpoint does not have is null.
@@ -118,7 +118,7 @@ async def model_overview(name: str, service: ContextDependency) -> JSONBytes:
 
 @router.get("/models/{name}/charts", summary="The charts of a model's report, as Vega-Lite")
 async def model_charts(name: str, service: ContextDependency) -> JSONBytes:
-    """Draws the latest version of a model as its report does, without any row of the table.
+    """Draw the latest version of a model as its report does, without any row of the table.
 
     `charts` have `name`, `section`, `title`, `caption` and `specification`; `colours` says which role each colour of
     the specifications has, for whoever has colours of their own.
@@ -131,7 +131,7 @@ async def model_charts(name: str, service: ContextDependency) -> JSONBytes:
 
 @router.post("/models/{name}/load", summary="Load a model now", openapi_extra=VERSION_PARAMETER)
 async def load_model(name: str, request: Request, service: ContextDependency, _admin: AdminDependency) -> JSONBytes:
-    """Loads the latest version, or the one that `version` names, and answers once it is served.
+    """Load the latest version, or the one that `version` names, and answer once it is served.
 
     A named version is served alone, until the next load without one, or until the service starts again. A version that
     can't be loaded is answered 422 with the reason; what was served before is served on. If nothing was, and no version
@@ -160,7 +160,7 @@ async def load_model(name: str, request: Request, service: ContextDependency, _a
 
 @router.post("/models/{name}/unload", summary="Take a model out of service")
 async def unload_model(name: str, service: ContextDependency, _admin: AdminDependency) -> JSONBytes:
-    """Takes all versions of a model out of service. Requests in flight end on it, then its memory is free.
+    """Take all versions of a model out of service. Requests in flight end on it, then its memory is free.
 
     It stays unloaded until it is loaded again, or until the service starts again.
     """
@@ -178,7 +178,7 @@ async def unload_model(name: str, service: ContextDependency, _admin: AdminDepen
 
 
 def _since(loaded: "LoadedModel", version: str) -> str:
-    """Returns when a version was loaded, ISO 8601 in UTC."""
+    """Return when a version was loaded, ISO 8601 in UTC."""
     return loaded.since[version].isoformat(timespec="seconds")
 
 
@@ -188,7 +188,7 @@ machines_router = APIRouter(tags=["operations"])
 @machines_router.get("/healthz", summary="Alive: the process answers, and its engine does not hang")
 @machines_router.get("/v2/health/live", summary="Alive, as /healthz", name="v2_live")
 async def alive(_: Request, service: ContextDependency) -> JSONBytes:
-    """Answers 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
+    """Answer 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
     service.engine.require_alive(service.settings.engine_silence)
     return JSONBytes({"status": "alive", "live": True})
 
@@ -197,7 +197,7 @@ async def alive(_: Request, service: ContextDependency) -> JSONBytes:
 @machines_router.get("/v2/health/ready", summary="Ready, as /readyz", name="v2_ready")
 @machines_router.get("/ping", summary="Ready, as /readyz", name="ping")
 async def ready(_: Request, service: ContextDependency) -> JSONBytes:
-    """Answers 200 if predictions are answered at full speed, else 503 and the reason.
+    """Answer 200 if predictions are answered at full speed, else 503 and the reason.
 
     `models` and `refused` name the first ten, `model_count` and `refused_count` say how many there are: the answer is
     as short with 10,000 models. `/models` has all of them.
@@ -219,7 +219,7 @@ async def ready(_: Request, service: ContextDependency) -> JSONBytes:
 
 @machines_router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
 async def metrics(request: Request, service: ContextDependency) -> Response:
-    """Answers with the metrics in the Prometheus text format."""
+    """Answer with the metrics in the Prometheus text format."""
     # In a thread: with hundreds of models it takes a tenth of a second.
     content, media_type = await asyncio.to_thread(service.telemetry.exposition, request.headers.get("accept", ""))
     return Response(content, headers={"content-type": media_type})

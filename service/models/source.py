@@ -53,15 +53,15 @@ class CheckpointSource:
         self._loaded: weakref.WeakKeyDictionary[ModelLike, CheckpointReference] = weakref.WeakKeyDictionary()
 
     def list(self) -> list[CheckpointReference]:
-        """Returns every version of every checkpoint, by name, then by rising version."""
+        """Return every version of every checkpoint, by name, then by rising version."""
         return self._store.list()
 
     def stamp(self, reference: CheckpointReference) -> Stamp | None:
-        """Returns the stamp of one version; None while it is being written."""
+        """Return the stamp of one version; None while it is being written."""
         return self._store.stamp(reference)
 
     def prepare(self) -> None:
-        """Loads the compiled code that versions on a CPU share; it takes minutes at the first start of all."""
+        """Load the compiled code that versions on a CPU share; it takes minutes at the first start of all."""
         from murho.model.predictive.compiled_engine import load  # here, because torch takes seconds to import
         from murho.model.runtime import resolve_device
 
@@ -69,7 +69,7 @@ class CheckpointSource:
             load()
 
     def load(self, reference: CheckpointReference) -> ModelLike:
-        """Loads one version onto the device.
+        """Load one version onto the device.
 
         Raises:
             StorageError: The storage can't be reached.
@@ -84,7 +84,7 @@ class CheckpointSource:
         return model
 
     def load_warm(self, reference: CheckpointReference, seconds: float | None) -> ModelLike:
-        """Loads one version, checked and as fast at the first request as at the next.
+        """Load one version, checked and as fast at the first request as at the next.
 
         Raises:
             LoadingError: It can't be loaded, or takes longer.
@@ -104,11 +104,11 @@ class CheckpointSource:
         return model
 
     def reference_of(self, model: ModelLike) -> CheckpointReference | None:
-        """Returns where a model was loaded from."""
+        """Return where a model was loaded from."""
         return getattr(model, "reference", None) or self._loaded.get(model)
 
     def report_facts(self, model: ModelLike) -> dict[str, Any]:
-        """Returns the facts that a loaded version keeps for its report; empty if there are none that can be read."""
+        """Return the facts that a loaded version keeps for its report; empty if there are none that can be read."""
         from murho.model.report.facts import stored_facts  # here, because torch takes seconds to import
 
         reference = self.reference_of(model)
@@ -116,7 +116,7 @@ class CheckpointSource:
 
 
 def _within(seconds: float | None, work: Callable[[], ModelLike]) -> ModelLike:
-    """Works in a thread of its own, with as many PyTorch threads as the calling one, and leaves it when time is up.
+    """Work in a thread of its own, with as many PyTorch threads as the calling one, and leave it when time is up.
 
     A file system that does not answer can't be interrupted; other versions are served meanwhile.
     """

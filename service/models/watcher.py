@@ -33,7 +33,7 @@ class Versions(Protocol):
     """Whoever changes what is served."""
 
     async def apply(self, change: Change) -> Swap:
-        """Makes a change as by `Loader.apply`, and returns once it is served."""
+        """Make a change as by `Loader.apply`, and return once it is served."""
 
 
 class Watcher:
@@ -66,7 +66,7 @@ class Watcher:
         stopping: Callable[[], bool],
         changed: Callable[[Swap], None],
     ) -> Self:
-        """Returns the watcher of a service.
+        """Return the watcher of a service.
 
         Args:
             settings: Of the service.
@@ -82,17 +82,17 @@ class Watcher:
         return cls(loader, registry, usual if settings.watch_seconds is None else settings.watch_seconds, changed)
 
     def load_first(self) -> None:
-        """Loads for the first time, in the calling thread; `start` comes after it."""
+        """Load for the first time, in the calling thread; `start` comes after it."""
         self._noticing(self._loader.refresh)
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Start the thread."""
         if not self._closing.is_set():
             self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
             self._thread.start()
 
     def close(self, timeout: float | None = None) -> bool:
-        """Ends the thread; what is asked from now on is refused.
+        """End the thread; what is asked from now on is refused.
 
         Returns:
             Whether the thread has ended.
@@ -105,7 +105,7 @@ class Watcher:
         return not self._thread.is_alive()
 
     def ask(self, change: Change) -> Future[Swap]:
-        """Has a change made as by `Loader.apply`, at once; the future has its result once it is served."""
+        """Have a change made as by `Loader.apply`, at once; the future has its result once it is served."""
         answer: Future[Swap] = Future()
         if self._closing.is_set():
             answer.set_exception(_stopping())
@@ -114,7 +114,7 @@ class Watcher:
         return answer
 
     async def apply(self, change: Change) -> Swap:
-        """Makes a change as by `Loader.apply`, and returns once it is served."""
+        """Make a change as by `Loader.apply`, and return once it is served."""
         return await asyncio.wrap_future(self.ask(change))
 
     def _run(self) -> None:
@@ -131,7 +131,7 @@ class Watcher:
                 task[1].set_exception(_stopping())
 
     def _once(self) -> None:
-        """Waits for a task or the next look, and does it. No local variable outlives it, and so no old model does."""
+        """Wait for a task or the next look, and does it. No local variable outlives it, and so no old model does."""
         try:
             task = self._tasks.get(timeout=self._seconds or None)
         except queue.Empty:

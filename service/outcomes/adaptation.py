@@ -37,7 +37,7 @@ PARSED = 256
 
 @lru_cache(PARSED)
 def state_of(document: str | None) -> Adaptation | None:
-    """Returns the state that a document of the store has, with its map; None: this Murho can't read it."""
+    """Return the state that a document of the store has, with its map; None: this Murho can't read it."""
     with suppress(CheckpointError):
         return None if document is None else Adaptation.from_json(json.loads(document))
     return None
@@ -56,11 +56,11 @@ class AdaptationFollower:
         self._method = method
 
     def begin(self, document: str, _facts: VersionFacts) -> str:
-        """Returns the state before all outcomes; see `store.Follower`."""
+        """Return the state before all outcomes; see `store.Follower`."""
         return _start(document)
 
     def follow(self, document: str | None, scored: Scored, earlier: Earlier) -> str | None:
-        """Returns the next state; None for classes, whose sets stay as they are; see `store.Follower`."""
+        """Return the next state; None for classes, whose sets stay as they are; see `store.Follower`."""
         before = state_of(document)
         method = self._method or (None if before is None else before.method)
         if scored.facts.classes is not None or method is None:
@@ -89,11 +89,11 @@ class Bands:
         self._lock = threading.Lock()
 
     def of(self, model: ModelLike) -> AdaptedBands | None:
-        """Returns how outcomes move a version's bands; None: they are the checkpoint's."""
+        """Return how outcomes move a version's bands; None: they are the checkpoint's."""
         return self._states.get((model.name, model.version), (0, None))[1]
 
     def refresh(self) -> None:
-        """Takes up the latest states; blocks.
+        """Take up the latest states; blocks.
 
         Raises:
             NotReadyError: The store doesn't answer.
@@ -109,7 +109,7 @@ class Bands:
             self._states = states
 
     async def run(self) -> None:
-        """Follows the store until it is cancelled."""
+        """Follow the store until it is cancelled."""
         log, wrong = structlog.get_logger("murho.outcomes"), False
         while True:
             try:
@@ -130,7 +130,7 @@ def _bands_of(state: State) -> tuple[int, AdaptedBands | None]:
 
 
 def take_up(store: Store, model: str, version: str, number: int) -> int:
-    """Makes an earlier state the latest, under a new number, which is returned; 0: that before all outcomes.
+    """Make an earlier state the latest, under a new number, which is returned; 0: that before all outcomes.
 
     Raises:
         OptionError: There is no such state.
@@ -145,6 +145,6 @@ def take_up(store: Store, model: str, version: str, number: int) -> int:
 
 
 def _start(document: str) -> str:
-    """Returns the state before all outcomes, by the method of a later one."""
+    """Return the state before all outcomes, by the method of a later one."""
     later = state_of(document)
     return json.dumps(Adaptation("adaptive" if later is None else later.method).to_json())

@@ -33,7 +33,7 @@ MOST_MARKS = 128
 
 
 def quality_of(store: Store, model: str, facts: Mapping[str, VersionFacts], query: QualityQuery) -> JSON:
-    """Returns the quality of a model's versions as JSON data.
+    """Return the quality of a model's versions as JSON data.
 
     Args:
         store: The store.
@@ -105,7 +105,7 @@ def _number_quality(sums: Doubles, query: QualityQuery) -> JSON:
 
 
 def _histogram(pit: Doubles) -> list[int]:
-    """Returns the counts of twenty equal bins."""
+    """Return the counts of twenty equal bins."""
     edges = np.array(PIT_EDGES[:-1])
     places = np.minimum((edges * 20.0 + 1e-9).astype(int), 19)
     return [round(count) for count in np.bincount(places, pit, 20)]
@@ -130,14 +130,14 @@ def _class_quality(sums: Doubles, _asked: QualityQuery) -> JSON:
 
 
 def _in_short(quality: JSON) -> JSON:
-    """Returns what is told of a step of time."""
+    """Return what is told of a step of time."""
     return {
         name: quality[name] for name in ("n", "coverage", "crps", "bias", "accuracy", "log_loss") if name in quality
     }
 
 
 def _share(hits: float, n: float) -> dict[str, float]:
-    """Returns a share with its 95 % interval (Wilson 1927, "Probable inference")."""
+    """Return a share with its 95 % interval (Wilson 1927, "Probable inference")."""
     share = min(1.0, max(0.0, hits / n))
     square = NORMAL_95**2 / n
     middle = (share + square / 2.0) / (1.0 + square)
@@ -180,12 +180,12 @@ class AlarmFollower:
         self._noticed = noticed
 
     def begin(self, _document: str, facts: VersionFacts) -> str:
-        """Returns the state before all outcomes; see `store.Follower`."""
+        """Return the state before all outcomes; see `store.Follower`."""
         test = PitMartingale.of(facts.rows, central=facts.central)
         return msgspec.json.encode(_AlarmState(test.to_json(), [])).decode()
 
     def follow(self, document: str | None, scored: Scored, _earlier: Earlier) -> str | None:
-        """Returns the next state; see `store.Follower`."""
+        """Return the next state; see `store.Follower`."""
         state = msgspec.json.decode(document or self.begin("", scored.facts), type=_AlarmState)
         test, marks = PitMartingale.from_json(state.test), state.marks
         if test.alarm is not None:  # it stays, until another version
@@ -200,7 +200,7 @@ class AlarmFollower:
 
 
 def alarm_of(store: Store, model: str, version: str) -> JSON | None:
-    """Returns what the alarm of a version says; None: no outcome has come.
+    """Return what the alarm of a version says; None: no outcome has come.
 
     Raises:
         NotReadyError: The store doesn't answer.

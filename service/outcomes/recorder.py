@@ -113,11 +113,11 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """Ends the thread, if the store lets it within some seconds. What it leaves is in the queue."""
+        """End the thread, if the store lets it within some seconds. What it leaves is in the queue."""
         for event in (self._closing, self._come, self._hurry):
             event.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -127,7 +127,7 @@ class Recorder:
             queue.close()
 
     async def in_thread(self, work: Callable[[], ResultT], seconds: float = LONGEST_READ) -> ResultT:
-        """Runs work with the store in one of a few threads, for some seconds at most.
+        """Run work with the store in one of a few threads, for some seconds at most.
 
         Raises:
             NotReadyError: It isn't done in time: a store that is cut off may say nothing at all.
@@ -139,7 +139,7 @@ class Recorder:
             raise NotReadyError("The store doesn't answer. Try again later.") from None
 
     async def with_others(self, answer: ToRecord) -> list[str] | None:
-        """Records an answer with the others of the same turn of the event loop, as `record` does.
+        """Record an answer with the others of the same turn of the event loop, as `record` does.
 
         The answers of a pass come at one time, and one write for all takes as long as one for each.
         """
@@ -154,7 +154,7 @@ class Recorder:
         return None if together.ids is None else together.ids[place]
 
     def record(self, answers: Sequence[ToRecord]) -> list[list[str]] | None:
-        """Records answers of one version, alike in what is recorded of them, from any thread.
+        """Record answers of one version, alike in what is recorded of them, from any thread.
 
         Returns:
             Their ids; None: there was no room for them.
@@ -176,7 +176,7 @@ class Recorder:
         return ids if done else None
 
     def settle(self) -> None:
-        """Waits until what was recorded before is in the store, by other front ends too.
+        """Wait until what was recorded before is in the store, by other front ends too.
 
         Raises:
             NotReadyError: It isn't there after some seconds.
@@ -190,7 +190,7 @@ class Recorder:
             time.sleep(LOOK_SECONDS)
 
     def _write(self, batch: Batch, spec: ModelSpec) -> bool:
-        """Adds a batch to the queue; returns whether it is there. The lock is held."""
+        """Add a batch to the queue; return whether it is there. The lock is held."""
         key = (batch.model, batch.version)
         if key not in self._known:
             batch = msgspec.structs.replace(batch, facts=self._facts_of(spec))
@@ -228,7 +228,7 @@ class Recorder:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Brings what waits to the store, unless another process does."""
+        """Bring what waits to the store, unless another process does."""
         self._known.clear()
         try:
             fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -254,7 +254,7 @@ class Recorder:
             ((self.waiting,),) = self._queue.run("SELECT coalesce(sum(length(content)), 0) FROM batches")
 
     def _bring(self, batches: Sequence[Batch]) -> bool:
-        """Brings batches to the store, however long it takes; returns whether it has them before this one closes."""
+        """Bring batches to the store, however long it takes; return whether it has them before this one closes."""
         pause = 0.1
         while True:
             try:
@@ -270,7 +270,7 @@ class Recorder:
                 return True
 
     def _one_by_one(self, batches: Sequence[Batch]) -> bool:
-        """Brings batches of which the store will never take some; others shall not wait for them."""
+        """Bring batches of which the store will never take some; others shall not wait for them."""
         for batch in batches:
             try:
                 self.store.record([batch])
@@ -279,7 +279,7 @@ class Recorder:
         return True
 
     def _tidy(self) -> None:
-        """Deletes what is too old or too much."""
+        """Delete what is too old or too much."""
         try:
             before = None if self._days is None else time.time() - 86400.0 * self._days
             if before is not None or self._store_bytes is not None:
@@ -307,7 +307,7 @@ class _Queue:
         self.run("CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY AUTOINCREMENT, content BLOB)")
 
     def run(self, statement: str, *values: object) -> list[Any]:
-        """Returns the rows of a statement, done at once, or not at all.
+        """Return the rows of a statement, done at once, or not at all.
 
         Raises:
             NotReadyError: It can't be done.
@@ -319,13 +319,13 @@ class _Queue:
             raise NotReadyError(f"The queue before the store can't be used: {error}") from error
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         with self._lock:
             self._connection.close()
 
 
 def _make_private(directory: Path) -> None:
-    """Makes a directory that only this user can reach, unless it is there; one that is there becomes such.
+    """Make a directory that only this user can reach, unless it is there; one that is there becomes such.
 
     Links in it and files of others, who may have reached it before, are deleted.
 
@@ -348,7 +348,7 @@ def _make_private(directory: Path) -> None:
 
 
 def _directory_of(store: Store) -> Path:
-    """Returns where the queue of a store is: beside its file, or among temporary files."""
+    """Return where the queue of a store is: beside its file, or among temporary files."""
     url = store.url
     if url.drivername == "sqlite":
         return Path(f"{url.database}-recording")
@@ -357,7 +357,7 @@ def _directory_of(store: Store) -> Path:
 
 
 def _kept_of(predictions: Sequence[AnyPrediction]) -> tuple[bytes, bytes]:
-    """Returns means and answers as `Batch` has them."""
+    """Return means and answer as `Batch` has them."""
     numbers = [each for each in predictions if isinstance(each, Prediction)]
     if numbers:
         mean = np.concatenate([each.mean for each in numbers])

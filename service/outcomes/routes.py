@@ -84,7 +84,7 @@ def _document(model: type[BaseModel]) -> dict[str, Any]:
     openapi_extra={"requestBody": {"required": True, "content": _document(OutcomesRequest)}},
 )
 async def _add_outcomes(request: Request, service: ContextDependency, name: str) -> JSONBytes:
-    """Takes `{"outcomes": [{"id": "…", "value": 21.5}]}`, or the columns id and value as CSV or Arrow.
+    """Take `{"outcomes": [{"id": "…", "value": 21.5}]}`, or the columns id and value as CSV or Arrow.
 
     Late, in any order, many at a time, and again: an id and its value count once, another value revises the first.
     """
@@ -115,7 +115,7 @@ PARAMETERS = [
     openapi_extra={"parameters": PARAMETERS},
 )
 async def _quality(request: Request, service: ContextDependency, name: str) -> JSONBytes:
-    """Answers coverage, CRPS, bias, width and PITs, or scores of classes, of each version, and its alarm."""
+    """Answer coverage, CRPS, bias, width and PITs, or scores of classes, of each version, and its alarm."""
     from murho.service.outcomes.quality import quality_of
 
     recorder, query = service.require_recorder(), validate_document(QualityQuery, dict(request.query_params))
@@ -124,7 +124,7 @@ async def _quality(request: Request, service: ContextDependency, name: str) -> J
 
 @router.get("/models/{name}/decisions/{id:path}", summary="A recorded decision, and its outcome", name="decision")
 async def _decision(request: Request, service: ContextDependency, name: str, id: str) -> JSONBytes:  # noqa: A002 - in the path
-    """Answers what was decided; `request`, sent to this version's `decide`, gives the same to the bit."""
+    """Answer what was decided; `request`, sent to this version's `decide`, gives the same to the bit."""
     caller: Caller = request.scope["state"]["caller"]
     service.security.require_outcomes(caller)
     recorder = service.require_recorder()
@@ -143,7 +143,7 @@ async def _decision(request: Request, service: ContextDependency, name: str, id:
 
 
 def _facts(service: ServiceContext, name: str) -> "dict[str, VersionFacts]":
-    """Returns what the store knows of a model's versions; if it was never recorded, what is served.
+    """Return what the store knows of a model's versions; if it was never recorded, what is served.
 
     Raises:
         UnknownModelError: There is no such model.
@@ -179,14 +179,14 @@ def _add(
 
 
 def _from_json(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
-    """Returns ids and values of a document."""
+    """Return ids and values of a document."""
     outcomes = validate_document(OutcomesRequest, load_json(body, settings.max_json_bytes)).outcomes
     _require_few(len(outcomes))
     return [each.id for each in outcomes], [each.value for each in outcomes]
 
 
 def _from_csv(body: bytes, _: Settings) -> tuple[list[Any], list[Any]]:
-    """Returns ids and values of a text with these two columns."""
+    """Return ids and values of a text with these two columns."""
     _require_few(body.count(b"\n") - 1)
     if len(body.partition(b"\n")[0]) > MOST_HEADER_BYTES:
         raise wrong("", "Expected a header line with the columns id and value, and no others.")
@@ -199,7 +199,7 @@ def _from_csv(body: bytes, _: Settings) -> tuple[list[Any], list[Any]]:
 
 
 def _from_arrow(body: bytes, settings: Settings) -> tuple[list[Any], list[Any]]:
-    """Returns ids and values of a stream with these two columns."""
+    """Return ids and values of a stream with these two columns."""
     try:
         rows, unpacked = stream_size(body)
         check_size(unpacked, settings)
@@ -220,7 +220,7 @@ def _require_few(count: int) -> None:
 
 
 def _require_columns(schema: pa.Schema) -> None:
-    """Checks names and types before a cell is read: a few bytes of some types stand for many long texts."""
+    """Check names and types before a cell is read: a few bytes of some types stand for many long texts."""
     if sorted(schema.names[: 1 + len(COLUMNS)]) != sorted(COLUMNS):
         found = shorten(", ".join(schema.names[:10]), 200)
         raise wrong("", f"Expected the columns id and value, and no others; found {found}.")
@@ -245,7 +245,7 @@ READERS = {
 
 
 def checked(ids: list[Any], values: list[Any], *, classes: bool, texts: bool) -> "tuple[list[str], list[Value]]":
-    """Returns ids, and values as a model predicts them.
+    """Return ids, and values as a model predicts them.
 
     Args:
         ids: One each.

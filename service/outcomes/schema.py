@@ -147,7 +147,7 @@ STORE_FORMAT = 1
 
 
 def address_of(store: str) -> URL:
-    """Returns the address of a store: a file is one of SQLite.
+    """Return the address of a store: a file is one of SQLite.
 
     Raises:
         OptionError: It is none.
@@ -171,12 +171,12 @@ def address_of(store: str) -> URL:
 
 
 def shown(url: URL) -> str:
-    """Returns a store's address without its password."""
+    """Return a store's address without its password."""
     return url.database or "" if url.drivername == "sqlite" else url.render_as_string(hide_password=True)
 
 
 def open_engine(url: URL) -> Engine:
-    """Returns the engine of a store whose tables are there and up to date.
+    """Return the engine of a store whose tables are there and up to date.
 
     Raises:
         OptionError: It can't be opened.
@@ -206,7 +206,7 @@ def open_engine(url: URL) -> Engine:
 
 
 def reason_of(error: SQLAlchemyError) -> str:
-    """Returns what a database says, in one line."""
+    """Return what a database says, in one line."""
     said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
     return (said.splitlines() or [type(error).__name__])[0].rstrip(".")
 
@@ -228,7 +228,7 @@ def _set_up(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Begins a transaction of SQLite: one that writes takes the lock at once, so that it never has to give up later."""
+    """Begin a transaction of SQLite: one that writes takes the lock at once, so that it never has to give up later."""
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -245,7 +245,7 @@ def _create_tables(connection: Connection, place: str) -> None:
 
 @contextmanager
 def _transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
-    """A transaction.
+    """Return a transaction.
 
     Raises:
         NotReadyError: The store doesn't answer.
@@ -263,19 +263,19 @@ reading, writing = (partial(_transaction, writes=writes) for writes in (False, T
 
 
 def serialised(connection: Connection, *models: str) -> None:
-    """Makes other transactions that write about these models wait for the end of this one; SQLite does by itself."""
+    """Make other transactions that write about these models wait for the end of this one; SQLite does by itself."""
     if connection.dialect.name == "postgresql":
         for model in sorted(set(models)):
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:model))"), {"model": model})
 
 
 def dialect_insert(dialect: Dialect, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """Returns an insert that can say what to do if a key is there."""
+    """Return an insert that can say what to do if a key is there."""
     return postgresql.insert(table) if dialect.name == "postgresql" else sqlite.insert(table)
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Inserts rows; one whose key is there replaces it: a prediction one that is as old or older, without outcome."""
+    """Insert rows; one whose key is there replaces it: a prediction one that is as old or older, without outcome."""
     if rows:
         compiled = _upserting(connection.dialect, table, tuple(rows[0]))
         order = compiled.positiontup

@@ -92,11 +92,11 @@ class Store:
         self._followers = followers
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Close its connections."""
         self.engine.dispose()
 
     def record(self, batches: Sequence[Batch]) -> None:
-        """Keeps predictions, in one transaction.
+        """Keep predictions, in one transaction.
 
         Of several under one id the latest holds, in whatever order they come; once its outcome has come, it stays.
         """
@@ -119,33 +119,33 @@ class Store:
             upsert(connection, REQUESTS, shared)
 
     def facts(self, model: str) -> dict[str, VersionFacts]:
-        """Returns what is known of each version of a model with predictions."""
+        """Return what is known of each version of a model with predictions."""
         with reading(self.engine) as connection:
             return _facts(connection, model)
 
     def models_of(self, ids: Sequence[str]) -> dict[str, str]:
-        """Returns a model that has a prediction of each id, for ids that any has; it looks at all predictions."""
+        """Return a model that has a prediction of each id, for ids that any has; it looks at all predictions."""
         query = select(PREDICTIONS.c.id, PREDICTIONS.c.model).where(PREDICTIONS.c.id.in_(ids))
         with reading(self.engine) as connection:
             return {row.id: row.model for row in connection.execute(query)}
 
     def known(self, model: str, ids: Sequence[str]) -> set[str]:
-        """Returns those of the ids under which a prediction of a model is recorded."""
+        """Return those of the ids under which a prediction of a model is recorded."""
         with reading(self.engine) as connection:
             return {row.id for part in _parts(ids) for row in _predicted(connection, model, part)}
 
     def prediction(self, model: str, key: str) -> Row[Any] | None:
-        """Returns the row of an id among the predictions of a model; None: there is none."""
+        """Return the row of an id among the predictions of a model; None: there is none."""
         with reading(self.engine) as connection:
             return next(iter(_predicted(connection, model, (key,))), None)
 
     def shared(self, key: str) -> str | None:
-        """Returns what decisions share, JSON, by its id; None: it isn't there."""
+        """Return what decisions share, JSON, by its id; None: it isn't there."""
         with reading(self.engine) as connection:
             return connection.scalar(select(REQUESTS.c.document).where(REQUESTS.c.id == key))
 
     def pairs(self, model: str, since: float = 0.0) -> Iterator[Pair]:
-        """Yields predictions with outcomes that have come since, in the order in which they came."""
+        """Yield predictions with outcomes that have come since, in the order in which they came."""
         found, now = PREDICTIONS.c, time.time()
         after: ColumnElement[bool] = found.came >= since
         while True:
@@ -161,7 +161,7 @@ class Store:
             after = (found.came > last.came) | ((found.came == last.came) & (found.id > last.id))
 
     def add(self, model: str, ids: Sequence[str], values: Sequence[Value]) -> Accepted:
-        """Keeps outcomes: late ones, in any order, any number. Of equal ids the last holds.
+        """Keep outcomes: late ones, in any order, any number. Of equal ids the last holds.
 
         The same value again changes nothing. Another one revises: all is then as if the earlier one had never come, but
         that it is kept among revisions. If the store ceases to answer, some may be kept; adding all again is right.
@@ -208,7 +208,7 @@ class Store:
         row_outcomes: list[RowOutcome],
         at: float,
     ) -> None:
-        """Scores outcomes by version, keeps them, adds them to the sums, and lets followers learn from them."""
+        """Score outcomes by version, keeps them, adds them to the sums, and let followers learn from them."""
         for scored, pairs in by_version(model, facts, row_outcomes):
             _roll(connection, scored, pairs)
             changes = [
@@ -234,7 +234,7 @@ class Store:
         at: float,
         since: float | None = None,
     ) -> None:
-        """Makes sums and states as if outcomes had never come, which are no longer among the predictions.
+        """Make sums and states as if outcomes had never come, which are no longer among the predictions.
 
         States are counted again from those on that are older than these outcomes, or than `since`.
         """
@@ -247,7 +247,7 @@ class Store:
     def _replay(
         self, connection: Connection, model: str, version: str, facts: VersionFacts, since: float, at: float
     ) -> None:
-        """Lets followers learn again from the outcomes that have come since, from the latest state before."""
+        """Let followers learn again from the outcomes that have come since, from the latest state before."""
         found, kept = PREDICTIONS.c, STATES.c
         names = (found.at, found.state, found.pit)
         query = select(*names).where(found.model == model, found.version == version)
@@ -281,18 +281,18 @@ class Store:
                 _put(connection, key, document, at)
 
     def state(self, model: str, version: str, kind: str) -> State | None:
-        """Returns the latest state of a kind, None if there is none."""
+        """Return the latest state of a kind, None if there is none."""
         with reading(self.engine) as connection:
             return _state(connection, (model, version, kind))
 
     def states(self, model: str, version: str, kind: str) -> list[State]:
-        """Returns the states of a kind that are kept, the latest first."""
+        """Return the states of a kind that are kept, the latest first."""
         with reading(self.engine) as connection:
             query = _states((model, version, kind)).where(STATES.c.number > 0)
             return [State(*row) for row in connection.execute(query)]
 
     def put_state(self, model: str, version: str, kind: str, document: str) -> int:
-        """Makes a document, JSON, the latest state of a kind, whatever comes of outcomes that have come until now.
+        """Make a document, JSON, the latest state of a kind, whatever comes of outcomes that have come until now.
 
         Returns its number.
         """
@@ -301,7 +301,7 @@ class Store:
             return _put(connection, (model, version, kind), document, _moment(connection, model), until=0.0)
 
     def forget(self, model: str, ids: Sequence[str]) -> int:
-        """Deletes predictions as if they and their outcomes had never been. Returns how many there were."""
+        """Delete predictions as if they and their outcomes had never been. Returns how many there were."""
         with writing(self.engine) as connection:
             serialised(connection, model)
             rows = [row for part in _parts(ids) for row in _predicted(connection, model, part) if row.came is not None]
@@ -310,7 +310,7 @@ class Store:
             return gone
 
     def recount(self, model: str) -> int:
-        """Counts sums and states again from all outcomes that are in the store; returns how many these are."""
+        """Count sums and states again from all outcomes that are in the store; return how many these are."""
         found = PREDICTIONS.c
         query = select(found.version, found.at).where(found.model == model, found.came.is_not(None))
         with writing(self.engine) as connection:
@@ -320,7 +320,7 @@ class Store:
         return len(rows)
 
     def clean(self, before: float | None = None, most_bytes: int | None = None) -> int:
-        """Deletes old predictions with their outcomes; sums of outcomes stay. Returns how many.
+        """Delete old predictions with their outcomes; sums of outcomes stay. Returns how many.
 
         Args:
             before: Those made before, in seconds since 1970; None: however old.
@@ -337,7 +337,7 @@ class Store:
         return gone
 
     def _clean(self, before: float) -> int:
-        """Deletes what was predicted before, some at a time, so that others may write meanwhile."""
+        """Delete what was predicted before, some at a time, so that others may write meanwhile."""
         gone, found, hour = 0, PREDICTIONS.c, int(before // HOUR)
         oldest = select(found.model, found.id).where(found.at < before).limit(AT_A_TIME)
         while True:
@@ -358,7 +358,7 @@ class Store:
         return gone
 
     def size(self) -> int:
-        """Returns the bytes that the store takes, but for the room that deleted rows have left.
+        """Return the bytes that the store takes, but for the room that deleted rows have left.
 
         In PostgreSQL files stay as large as they were, and its counts of rows come late: rows are counted, and take as
         much of indices and large values as of the table itself.
@@ -391,19 +391,19 @@ def _facts(connection: Connection, model: str) -> dict[str, VersionFacts]:
 
 
 def _moment(connection: Connection, model: str) -> float:
-    """Returns the time of a transaction: later than all outcomes before, whatever the clocks of replicas say."""
+    """Return the time of a transaction: later than all outcomes before, whatever the clocks of replicas say."""
     last = connection.scalar(select(func.max(PREDICTIONS.c.came)).where(PREDICTIONS.c.model == model))
     return max(time.time(), (last or 0.0) + STEP)
 
 
 def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yields ids, as many at a time as one statement takes."""
+    """Yield ids, as many at a time as one statement takes."""
     for start in range(0, len(ids), AT_A_TIME):
         yield ids[start : start + AT_A_TIME]
 
 
 def _recount(connection: Connection, model: str, version: str, facts: dict[str, VersionFacts], hours: set[int]) -> None:
-    """Counts the sums of hours again from the outcomes of a version, and from what is kept of deleted ones."""
+    """Count the sums of hours again from the outcomes of a version, and from what is kept of deleted ones."""
     found, sums = PREDICTIONS.c, ROLLUPS.c
     kept = [each for each in sums if each is not sums.deleted]  # its default is 0
     for hour in hours:
@@ -424,7 +424,7 @@ def _roll_rows(
     query: Select[Any],
     deleted: int = 0,
 ) -> None:
-    """Adds those predictions of a model that have outcomes to the sums."""
+    """Add those predictions of a model that have outcomes to the sums."""
     chosen = query.where(PREDICTIONS.c.came.is_not(None))
     for rows in connection.execute(chosen, execution_options={"yield_per": AT_A_TIME}).partitions():
         for scored, pairs in by_version(model, facts, [(row, value_of(row)) for row in rows]):
@@ -432,7 +432,7 @@ def _roll_rows(
 
 
 def _roll(connection: Connection, scored: Scored, row_outcomes: Sequence[RowOutcome], deleted: int = 0) -> None:
-    """Adds outcomes to the sums of all, and of each group of the rows whose inputs are known."""
+    """Add outcomes to the sums of all, and of each group of the rows whose inputs are known."""
     totals: defaultdict[tuple[int, str, str], Doubles] = defaultdict(lambda: np.zeros(len(SUMS)))
     for (row, _), sums in zip(row_outcomes, scored.sums, strict=True):
         cells, hour = {} if row.inputs is None else msgspec.json.decode(row.inputs), int(row.at // HOUR)
@@ -454,7 +454,7 @@ def _predicted(connection: Connection, model: str, ids: Sequence[str]) -> Sequen
 
 
 def _delete(connection: Connection, model: str, ids: Sequence[str], *where: ColumnElement[bool]) -> int:
-    """Deletes predictions of a model, if a condition holds, with what belongs to them; returns how many."""
+    """Delete predictions of a model, if a condition holds, with what belongs to them; return how many."""
     connection.execute(delete(REVISIONS).where(REVISIONS.c.model == model, REVISIONS.c.id.in_(ids)))
     own = PREDICTIONS.c.model == model, PREDICTIONS.c.id.in_(ids)
     return connection.execute(delete(PREDICTIONS).where(*own, *where)).rowcount
@@ -478,14 +478,14 @@ def _earlier(connection: Connection, key: _Key) -> Earlier:
 
 
 def _state(connection: Connection, key: _Key, most: int | None = None) -> State | None:
-    """Returns the latest state, of those up to a number."""
+    """Return the latest state, of those up to a number."""
     query = _states(key) if most is None else _states(key).where(STATES.c.number <= most)
     row = connection.execute(query.limit(1)).first()
     return None if row is None else State(*row)
 
 
 def _put(connection: Connection, key: _Key, document: str, at: float, until: float | None = None) -> int:
-    """Inserts a state; returns its number, from 0 on, and deletes those that are too far back or left out there."""
+    """Insert a state; return its number, from 0 on, and delete those that are too far back or left out there."""
     latest = _state(connection, key)
     number = 0 if latest is None else latest.number + 1
     line = dict(zip(STATES.c.keys(), (*key, number, at, document, at if until is None else until), strict=True))

@@ -53,7 +53,7 @@ class FeatureFacts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, feature: Feature) -> Self:
-        """Returns the facts of a feature."""
+        """Return the facts of a feature."""
         date, low, high = feature.kind is FeatureKind.DATE, feature.minimum, feature.maximum
         if feature.kind is FeatureKind.CATEGORICAL:
             return cls(feature.name, date, feature.categories)
@@ -68,7 +68,7 @@ class FeatureFacts(msgspec.Struct, frozen=True):
         return cls(feature.name, date, (f"below {texts[0]}", *between, f"{texts[-1]} and above"), tuple(edges))
 
     def group(self, cell: Any) -> str:
-        """Returns the group of a cell, as requests and the store have it."""
+        """Return the group of a cell, as requests and the store have it."""
         if cell is None:
             return MISSING
         if self.edges is None:
@@ -100,7 +100,7 @@ class VersionFacts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, spec: ModelSpec) -> Self:
-        """Returns the facts of a version's specification."""
+        """Return the facts of a version's specification."""
         target, features = spec.schema.target, tuple(map(FeatureFacts.of, spec.schema.features))
         if target.classes is not None or spec.calibration is None:
             return cls(target.name, target.classes, features)
@@ -139,7 +139,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     shared: dict[str, str] = {}
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yields the rows as the store has them."""
+        """Yield the rows as the store has them."""
         none: list[None] = [None] * len(self.ids)
         size = len(self.answers) // len(self.ids)
         means = np.frombuffer(self.means, np.float64).tolist() if self.means else none
@@ -230,10 +230,10 @@ class Follower(Protocol):
     kind: str
 
     def begin(self, document: str, facts: VersionFacts) -> str:
-        """Returns the state before all outcomes, as JSON, that leads to states like a later one."""
+        """Return the state before all outcomes, as JSON, that leads to states like a later one."""
 
     def follow(self, document: str | None, scored: Scored, earlier: Earlier) -> str | None:
-        """Returns the next state as JSON; None: it stays.
+        """Return the next state as JSON; None: it stays.
 
         Args:
             document: The latest state; None: there is none.
@@ -256,13 +256,13 @@ RowOutcome: TypeAlias = "tuple[Row[Any], Value]"
 
 
 def value_of(row: Row[Any]) -> Value:
-    """Returns the outcome in a row of predictions, which has come."""
+    """Return the outcome in a row of predictions, which has come."""
     value: Value = row.value if row.label is None else row.label
     return value
 
 
 def misfit(model: str, row: Row[Any] | None, value: Value, facts: dict[str, VersionFacts]) -> str | None:
-    """Returns why a value can't be the outcome of a prediction; None: it can."""
+    """Return why a value can't be the outcome of a prediction; None: it can."""
     if row is None or row.version not in facts:
         return f"No prediction of {model!r} with this id is recorded."
     classes = facts[row.version].classes
@@ -274,14 +274,14 @@ def misfit(model: str, row: Row[Any] | None, value: Value, facts: dict[str, Vers
 
 
 def _share(key: str) -> float:
-    """Returns a number in (0, 1) that is an id's own."""
+    """Return a number in (0, 1) that is an id's own."""
     return (int.from_bytes(blake2b(key.encode(), digest_size=6).digest()) + 0.5) / 2.0**48
 
 
 def by_version(
     model: str, facts: dict[str, VersionFacts], row_outcomes: Iterable[RowOutcome]
 ) -> Iterator[tuple[Scored, list[RowOutcome]]]:
-    """Yields outcomes by version, scored, in the order of their predictions; those that don't fit are left out."""
+    """Yield outcomes by version, scored, in the order of their predictions; those that don't fit are left out."""
     fitting = [each for each in row_outcomes if misfit(model, *each, facts) is None]
     fitting.sort(key=lambda each: (each[0].version, each[0].at, each[0].id))
     for version, part in groupby(fitting, key=lambda each: str(each[0].version)):

@@ -32,18 +32,18 @@ class PageFiles(StaticFiles):
     """The files below `service/page/web/`."""
 
     def get_path(self, scope: Scope) -> str:
-        """Returns the path of a file below the directory."""
+        """Return the path of a file below the directory."""
         return os.path.normpath(str(scope["path_params"].get("name", "index.html")))
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
-        """Returns where a file is, or where its gzip data are."""
+        """Return where a file is, or where its gzip data are."""
         found, status = super().lookup_path(path)
         return (found, status) if status is not None else super().lookup_path(f"{path}.gz")
 
     def file_response(
         self, full_path: str | PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """Returns a file; browsers keep libraries for a day, and ask whether the other files have changed."""
+        """Return a file; browsers keep libraries for a day, and ask whether the other files have changed."""
         response = super().file_response(full_path, stat_result, scope, status_code)
         is_library = str(full_path).endswith(".gz")
         kept = {"content-encoding": "gzip", "cache-control": "public, max-age=86400"}
@@ -60,7 +60,7 @@ router = APIRouter(
 
 @router.get("/docs")
 async def docs() -> Response:
-    """Answers with the description of the API."""
+    """Answer with the description of the API."""
     return get_swagger_ui_html(
         openapi_url="openapi.json",
         title="Murho: API",

@@ -122,7 +122,7 @@ ENDPOINT = Endpoint(
 
 
 def _totals(schema: "Schema", parsed: ParsedRequest, own: AggregateRequest) -> "Totals":
-    """Returns totals without rows, once what the request says of each row is checked.
+    """Return totals without rows, once what the request says of each row is checked.
 
     Raises:
         BadInputError: A list can't be used.
@@ -148,7 +148,7 @@ LISTS = ("groups", "weights", "units")
 
 
 async def _document(call: InFlight, parsed: ParsedRequest, own: AggregateRequest) -> dict[str, Any]:
-    """Returns the answer; rows are answered some at a time, and added up in a thread.
+    """Return the answer; rows are answered some at a time, and added up in a thread.
 
     Raises:
         OptionError: An option can't be used.
@@ -198,7 +198,7 @@ async def _document(call: InFlight, parsed: ParsedRequest, own: AggregateRequest
 def _labels(
     call: InFlight, totals: "Totals", own: AggregateRequest, inputs: "Inputs"
 ) -> "tuple[list[tuple[Any, ...]], int]":
-    """Returns the group of each of the next rows, and how many of these groups are new.
+    """Return the group of each of the next rows, and how many of these groups are new.
 
     Raises:
         OptionError: There is no such feature, or there are too many groups.
@@ -216,7 +216,7 @@ def _labels(
 
 
 def _continue(work: "Generator[None, None, ResultT]") -> "ResultT | None":
-    """Goes on with work that comes in parts, for a moment; returns its result, None while some of it is left."""
+    """Go on with work that comes in parts, for a moment; return its result, None while some of it is left."""
     end = time.monotonic() + PASS_SECONDS
     try:
         while time.monotonic() < end:

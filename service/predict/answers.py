@@ -158,12 +158,12 @@ class Codec(ABC):
     records = True
 
     def reads(self, media_type: str) -> bool:
-        """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""
+        """Return whether a body of this media type, in lower case and without parameters, is for this codec."""
         return media_type == self.media_type or media_type in self.aliases
 
     @abstractmethod
     def decode(self, body: bytes, terms: Terms) -> ParsedRequest:
-        """Returns the rows and the options of a request.
+        """Return the rows and the options of a request.
 
         Args:
             body: The whole body, not compressed.
@@ -176,11 +176,11 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, result: Result) -> Encoded:
-        """Returns the answer."""
+        """Return the answer."""
 
 
 def warnings_of(outside: Sequence[UnfamiliarValue], parsed: ParsedRequest) -> list[dict[str, str]]:
-    """Returns warnings with pointers in the form of the request: values unlike the training rows, and odd levels.
+    """Return warnings with pointers in the form of the request: values unlike the training rows, and odd levels.
 
     Args:
         outside: The first values unlike the training rows, at most `MAX_WARNINGS` + 1. If there is one above
@@ -200,12 +200,12 @@ def warnings_of(outside: Sequence[UnfamiliarValue], parsed: ParsedRequest) -> li
 
 
 def names_of(model: ModelLike) -> dict[str, Any]:
-    """Returns which checkpoint answers, and what it predicts: every answer begins with it."""
+    """Return which checkpoint answers, and what it predicts: every answer begins with it."""
     return {"model": {"name": model.name, "version": model.version}, "target": model.schema.target.name}
 
 
 def head_of(result: Result) -> dict[str, Any]:
-    """Returns what every form of an answer to a prediction begins with."""
+    """Return what every form of an answer to a prediction begins with."""
     prediction = result.prediction
     head = names_of(result.model) | {"samples": prediction.samples, "seed": prediction.seed}
     if prediction.classes is not None:
@@ -214,12 +214,12 @@ def head_of(result: Result) -> dict[str, Any]:
 
 
 def calibration_of(adapted: AdaptedBands) -> dict[str, Any]:
-    """Returns what is to be said of bands that follow outcomes."""
+    """Return what is to be said of bands that follow outcomes."""
     return {"adapted": True, "outcomes": adapted.outcomes, "state": adapted.state}
 
 
 def answer_columns(result: Result) -> dict[str, NDArray[Any]]:
-    """Returns the columns by name: those of `murho predict`, then what else was asked for.
+    """Return the columns by name: those of `murho predict`, then what else was asked for.
 
     For a number these are `mean, std, epistemic_std, aleatoric_std`, then `p5, p50, …`, `exceedance_T` for each
     threshold, the Monte Carlo errors as `mean_mc_error, std_mc_error, p5_mc_error, …`, all `[B]`, and `draws` `[B, S]`.
@@ -236,7 +236,7 @@ def answer_columns(result: Result) -> dict[str, NDArray[Any]]:
 
 
 def answer_facts(result: Result) -> dict[str, Any]:
-    """Returns what belongs to the whole answer, by the keys of the JSON answer."""
+    """Return what belongs to the whole answer, by the keys of the JSON answer."""
     prediction = result.prediction
     details = [field.detail for field in prediction.answer_fields if field.detail is not None]
     return {
@@ -249,7 +249,7 @@ def answer_facts(result: Result) -> dict[str, Any]:
 
 
 def fact_headers(result: Result) -> dict[str, str]:
-    """Returns the facts as headers of an answer whose body has no place for them."""
+    """Return the facts as headers of an answer whose body has no place for them."""
     prediction = result.prediction
     return {
         "murho-model": result.model.name,
@@ -272,7 +272,7 @@ class Body(NamedTuple):
 
 
 def whole(encoded: Encoded, coding: str | None) -> Body:
-    """Returns the whole body of an answer.
+    """Return the whole body of an answer.
 
     Args:
         encoded: The answer.
@@ -318,7 +318,7 @@ class WorthAsking(ResponseModel):
 
 
 def _why(prefix: str) -> Any:
-    """Returns the model of the shares; prefix: begins its name."""
+    """Return the model of the shares; prefix: begins its name."""
     names = CLASS_MEASURES if prefix else NUMBER_MEASURES
     lists: dict[str, Any] = dict.fromkeys(names, (list[float] | None, None))
     tables: dict[str, Any] = dict.fromkeys(names, (list[list[float]] | None, None))
@@ -331,7 +331,7 @@ def _why(prefix: str) -> Any:
 
 
 def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: str = "", **head: Any) -> type[BaseModel]:
-    """Returns the model of an answer.
+    """Return the model of an answer.
 
     Args:
         name: Its name.
@@ -368,7 +368,7 @@ def _response(name: str, about: str, fields: tuple[AnswerField, ...], prefix: st
 
 
 def _entry(field: AnswerField, prefix: str, *, part: bool = False) -> tuple[Any, Any]:
-    """Returns the type of a key and its place in the model, in the form of pydantic's `create_model`.
+    """Return the type of a key and its place in the model, in the form of pydantic's `create_model`.
 
     Args:
         field: The field.

@@ -63,7 +63,7 @@ class ByteBudget:
         self._what, self._lock, self._turn = what, threading.Lock(), asyncio.Lock()
 
     def take(self, count: int, own: int = 0, *, share: float = 1.0) -> None:
-        """Takes so many bytes more, or gives them back where they are negative; any thread may.
+        """Take so many bytes more, or give them back where they are negative; any thread may.
 
         Args:
             count: Bytes.
@@ -80,7 +80,7 @@ class ByteBudget:
             self.taken += count
 
     async def wait(self, count: int, seconds: float) -> None:
-        """Takes bytes once the budget has them; a lone request is always admitted.
+        """Take bytes once the budget has them; a lone request is always admitted.
 
         Raises:
             DeadlineError: There was none within the seconds.
@@ -112,7 +112,7 @@ class Lease:
     size: int = 0
 
     def resize(self, size: int) -> None:
-        """Takes so many bytes from now on.
+        """Take so many bytes from now on.
 
         Raises:
             QueueFullError: The budget is spent; the lease is unchanged.
@@ -154,7 +154,7 @@ async def read_body(
     *,
     arrived: bool = False,
 ) -> bytes:
-    """Returns the whole body.
+    """Return the whole body.
 
     Args:
         receive: The next message of the client.
@@ -213,7 +213,7 @@ class LargeResponse(Response):
         self._lease = lease
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
-        """Sends the answer."""
+        """Send the answer."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             for start in range(0, len(self.body), SENT_BYTES):
@@ -235,7 +235,7 @@ PLAIN = frozenset({"", "identity"})
 
 
 def decompressed(body: bytes, coding: str, most: int) -> bytes:
-    """Returns a body without its `Content-Encoding`.
+    """Return a body without its `Content-Encoding`.
 
     Args:
         body: The body as sent.
@@ -280,7 +280,7 @@ FORMS: dict[bytes, str] = {
 
 
 def foreign_form(body: bytes) -> str | None:
-    """Returns what a body looks like and how to send it; None if it looks like nothing known."""
+    """Return what a body looks like and how to send it; None if it looks like nothing known."""
     for start, advice in FORMS.items():
         if body.startswith(start):
             return f"It looks like {advice}."
@@ -288,7 +288,7 @@ def foreign_form(body: bytes) -> str | None:
 
 
 def weighted(header: str) -> list[tuple[str, float]]:
-    """Returns what a header of the kind of `Accept` lists, in lower case, each with its weight (RFC 9110, 12.4.2)."""
+    """Return what a header of the kind of `Accept` lists, in lower case, each with its weight (RFC 9110, 12.4.2)."""
     listed = []
     for part in filter(str.strip, header.split(",")):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -305,13 +305,13 @@ def weighted(header: str) -> list[tuple[str, float]]:
 
 @lru_cache(256)  # most clients send the same header with every request
 def accepted_coding(accept_encoding: str) -> str | None:
-    """Returns gzip, or else deflate, if an `Accept-Encoding` header names it with a weight above 0; else None."""
+    """Return gzip, or else deflate, if an `Accept-Encoding` header names it with a weight above 0; else None."""
     accepted = {name.removeprefix("x-") for name, quality in weighted(accept_encoding) if quality > 0.0}
     return next((coding for coding in ("gzip", "deflate") if coding in accepted), None)
 
 
 def compressed(body: bytes, coding: str = "gzip") -> bytes | None:
-    """Returns a body in a coding, gzip or deflate; None if it is too small to be worth it."""
+    """Return a body in a coding, gzip or deflate; None if it is too small to be worth it."""
     if len(body) < LEAST_BYTES:
         return None
     # zlib.compress would keep what it has made twice, at the end.

@@ -30,7 +30,7 @@ class CodecThreads:
         self._waiting: dict[Hashable, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
 
     def submit(self, flow: Hashable, work: Callable[[], ResultT]) -> asyncio.Future[ResultT]:
-        """Has large work done in a thread, so that other requests go on meanwhile.
+        """Have large work done in a thread, so that other requests go on meanwhile.
 
         Args:
             flow: Flows take turns; the work of one flow is done in the order in which it comes.
@@ -43,7 +43,7 @@ class CodecThreads:
         return asyncio.wrap_future(future)
 
     def _run(self) -> None:
-        """Does the work whose turn it is."""
+        """Do the work whose turn it is."""
         with self._lock:
             flow = next(iter(self._waiting))
             line = self._waiting.pop(flow)
@@ -57,7 +57,7 @@ class CodecThreads:
                 future.set_exception(error)
 
     def close(self) -> None:
-        """Ends the threads once they have done what they do."""
+        """End the threads once they have done what they do."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for line in self._waiting.values():
             for future, _ in line:

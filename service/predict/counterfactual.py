@@ -123,7 +123,7 @@ ENDPOINT = Endpoint(
 
 
 def _read(body: bytes, terms: Terms) -> _ParsedRequest:
-    """Returns the row and the options of a document; see `Codec.decode`."""
+    """Return the row and the options of a document; see `Codec.decode`."""
     schema, settings = terms.schema, terms.settings
     own = validate_document(CounterfactualRequest, document_of(body, terms))
     problems, names = Problems(), {feature.name for feature in schema.features}
@@ -140,7 +140,7 @@ def _read(body: bytes, terms: Terms) -> _ParsedRequest:
 
 
 def _document(model: "ModelLike", goal: Goal, parsed: ParsedRequest, found: "Counterfactual") -> dict[str, Any]:
-    """Returns the answer as JSON data."""
+    """Return the answer as JSON data."""
     given, *found_rows = map(
         orjson.loads, [*cells_of(model.schema, parsed.inputs.columns), *cells_of(model.schema, found.columns)]
     )
@@ -157,7 +157,7 @@ def _document(model: "ModelLike", goal: Goal, parsed: ParsedRequest, found: "Cou
 
 
 def _told(prediction: Any, place: int, goal: Goal) -> dict[str, Any]:
-    """Returns the answer for a row, as far as a goal can ask for it."""
+    """Return the answer for a row, as far as a goal can ask for it."""
     if prediction.classes is not None:
         of_class = prediction.probabilities[place, prediction.classes.index(goal.probability.of)]  # type: ignore[union-attr]
         return {"prediction": prediction.classes[prediction.prediction[place]], "probability": float(of_class)}

@@ -173,7 +173,7 @@ async def _answer(call: InFlight) -> Response:
 
 
 def _evidence(calibration: "Calibration | None") -> JSON | None:
-    """Returns what `Evidence` describes."""
+    """Return what `Evidence` describes."""
     from murho.model.calibration.class_calibration import ClassCalibration
 
     if not isinstance(calibration, ClassCalibration) or calibration.held_out is None:
@@ -212,7 +212,7 @@ class _ParsedRequest(ParsedRequest):
 
 
 def _read(body: bytes, terms: Terms) -> _ParsedRequest:
-    """Returns what a document asks for.
+    """Return what a document asks for.
 
     Raises:
         BadInputError, InputError: Something can't be used; every problem has its pointer.
@@ -265,7 +265,7 @@ def _read(body: bytes, terms: Terms) -> _ParsedRequest:
 def _cells(
     contexts: object, actions: "Actions", schema: "Schema", max_rows: int
 ) -> "tuple[Inputs, dict[str, NDArray[Any]]]":
-    """Returns the contexts, and the canonical columns of what the actions set."""
+    """Return the contexts, and the canonical columns of what the actions set."""
     names = set(actions.features)
     of_actions = tuple(feature for feature in schema.features if feature.name in names)
     others = tuple(feature for feature in schema.features if feature.name not in names)
@@ -283,7 +283,7 @@ def _cells(
 
 
 def _moved(key: str, within: str, where: str) -> str:
-    """Returns a pointer below `/inputs` as one below another key.
+    """Return a pointer below `/inputs` as one below another key.
 
     Args:
         key: The key.
@@ -298,7 +298,7 @@ _of_context = partial(_moved, "contexts", "")
 
 
 async def _decided(call: InFlight, parsed: _ParsedRequest, *, record: bool) -> "tuple[Decisions, list[dict[str, str]]]":
-    """Returns the decisions and the warnings: contexts are answered some at a time, and decided in a thread.
+    """Return the decisions and the warnings: contexts are answered some at a time, and decided in a thread.
 
     Raises:
         MurhoError: See `InFlight.compute`.
@@ -332,7 +332,7 @@ async def _decided(call: InFlight, parsed: _ParsedRequest, *, record: bool) -> "
 async def _recorded(
     call: InFlight, parsed: _ParsedRequest, decisions: "Decisions"
 ) -> tuple[JSON, list[dict[str, str]]]:
-    """Records the chosen actions as predictions; returns their ids, and warnings.
+    """Record the chosen actions as predictions; return their ids, and warnings.
 
     Raises:
         MurhoError: See `InFlight.compute`.
@@ -381,7 +381,7 @@ class _Rows(Inputs):
     parsed: _ParsedRequest
 
     def pointer(self, row: int, feature: str) -> str:
-        """Returns the pointer to a feature of a row, in its context or in its action."""
+        """Return the pointer to a feature of a row, in its context or in its action."""
         context, action = divmod(row, self.parsed.actions.rows)
         if feature in self.parsed.set_by_actions:
             return pointer("actions", action, "inputs", feature)

@@ -121,7 +121,7 @@ class InFlight:
             self.counted.count_failure(seconds)
 
     async def body(self) -> bytes:
-        """Returns the body as it was sent.
+        """Return the body as it was sent.
 
         Raises:
             QueueFullError: Too much is pending, so that the body isn't read; or there is no memory for it.
@@ -141,7 +141,7 @@ class InFlight:
     async def decode(
         self, decode: Callable[[bytes, Terms], ResultT], terms: Terms, *, unpacks: bool = False
     ) -> ResultT:
-        """Returns the rows and the options of the request, whose body is read; a large one is decoded in a thread.
+        """Return the rows and the options of the request, whose body is read; a large one is decoded in a thread.
 
         Args:
             decode: See `Codec.decode`.
@@ -161,7 +161,7 @@ class InFlight:
         return await self.in_thread(lambda: decode(decompressed(body, encoding, most), terms))
 
     async def in_thread(self, work: Callable[[], ResultT]) -> ResultT:
-        """Runs large work in a thread, in turn with other callers and other routes; once the body is read.
+        """Run large work in a thread, in turn with other callers and other routes; once the body is read.
 
         Raises:
             DeadlineError: It wasn't done in time.
@@ -189,7 +189,7 @@ class InFlight:
             pass
 
     def computed(self, parsed: ParsedRequest, writer: Codec) -> tuple[PredictOptions, bool]:
-        """Returns the options that are computed, which may be more than is asked for, and whether to record the answer.
+        """Return the options that are computed, which may be more than is asked for, and whether to record the answer.
 
         Raises:
             BadInputError: The format of the answer has no place for all that is asked for, or it can't be recorded.
@@ -220,7 +220,7 @@ class InFlight:
         return (with_grid(options, target) if record else options), record
 
     def records(self, request: RecordOptions, options: PredictOptions, rows: int) -> bool:
-        """Returns whether the answer to a request is to be recorded.
+        """Return whether the answer to a request is to be recorded.
 
         Args:
             request: The options as they were sent.
@@ -253,12 +253,12 @@ class InFlight:
         return True
 
     def take_rows(self, inputs: Inputs) -> None:
-        """Takes memory for rows, in place of the body that they were in."""
+        """Take memory for rows, in place of the body that they were in."""
         size = 8 * inputs.count * len(inputs.columns)
         self._lease.resize(size if size > SMALL_BYTES else 0)
 
     async def reserve(self, size: int, budget: ByteBudget | None = None) -> None:
-        """Takes bytes until the request is over, once it is admitted, or as many as it lacks to have so many.
+        """Take bytes until the request is over, once it is admitted, or as many as it lacks to have so many.
 
         Args:
             size: Bytes.
@@ -279,7 +279,7 @@ class InFlight:
         lease.size = size
 
     def large_response(self, body: Body) -> LargeResponse:
-        """Returns the answer with a body; its memory counts until it is sent.
+        """Return the answer with a body; its memory counts until it is sent.
 
         Raises:
             QueueFullError: It takes more than the request has, and there is no memory for it.
@@ -289,7 +289,7 @@ class InFlight:
         return LargeResponse(body.content, lease, body.headers, body.media_type)
 
     def with_adapted_bands(self, options: PredictOptions) -> PredictOptions:
-        """Returns options with the bands that follow outcomes, if there are any."""
+        """Return options with the bands that follow outcomes, if there are any."""
         adapted = None if self.service.bands is None else self.service.bands.of(self.model)
         if adapted is None or not (options.calibrated and options.noise and options.samples):
             return options
@@ -304,7 +304,7 @@ class InFlight:
         decisions: list[str] | None = None,
         shared: tuple[str, str] | None = None,
     ) -> tuple[Sequence[str | None], list[dict[str, str]]]:
-        """Records an answer; returns the ids of its rows, None each if they could not be, and warnings.
+        """Record an answer; return the ids of its rows, None each if they could not be, and warnings.
 
         Args:
             parsed: The request.
@@ -366,7 +366,7 @@ class InFlight:
         self.charge(self._admitted.cost)
 
     def _allow(self, timeout: float | None) -> None:
-        """Sets the deadline: the least of what the options, the header and the settings allow."""
+        """Set the deadline: the least of what the options, the header and the settings allow."""
         wanted = self.service.settings.request_timeout
         wanted = wanted if timeout is None else min(wanted, timeout)
         if (said := self.headers.get("x-request-timeout")) is not None:
@@ -374,7 +374,7 @@ class InFlight:
         self._deadline = self._begin + wanted
 
     def charge(self, cost: float, *, reading: bool = False) -> None:
-        """Takes what the request costs, in row-draws, off what its caller may take, but for what was taken before.
+        """Take what the request costs, in row-draws, off what its caller may take, but for what was taken before.
 
         Raises:
             RateLimitError: It is too much for now.
@@ -396,7 +396,7 @@ class InFlight:
         rows_of_pass: int | None = None,
         again: bool = False,
     ) -> Answer:
-        """Returns the prediction for the next rows of the request, whose work is admitted, and counts it.
+        """Return the prediction for the next rows of the request, whose work is admitted, and counts it.
 
         Args:
             inputs: The rows.
@@ -445,7 +445,7 @@ class InFlight:
         return answer
 
     def count_answer(self, options: PredictOptions) -> None:
-        """Counts the request as answered, and leaves what the access log says of it."""
+        """Count the request as answered, and leave what the access log says of it."""
         name, version, timing = self.model.name, self.model.version, self._timing
         seconds = self.service.engine.clock() - self._begin
         self.counted.count_answer(self.rows, timing, seconds)
@@ -468,7 +468,7 @@ def _query_of(text: bytes) -> dict[str, str]:
 
 
 def _seconds_of(said: str) -> float:
-    """Returns the seconds that the header X-Request-Timeout says.
+    """Return the seconds that the header X-Request-Timeout says.
 
     Raises:
         BadInputError: It is no positive number.

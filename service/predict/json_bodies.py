@@ -78,14 +78,14 @@ CELLS: dict[FeatureKind, Any] = {
 
 
 def document_of(body: bytes, terms: Terms, place: str = "keys of the document", *, nan: bool = False) -> dict[str, Any]:
-    """Returns the document of a request; options are in it, at a place, and not in the query; see `load_json`."""
+    """Return the document of a request; options are in it, at a place, and not in the query; see `load_json`."""
     if terms.query:
         refuse_unknown(list(terms.query), f"With a JSON body, options are {place}, not query parameters.")
     return load_json(body, terms.settings.max_json_bytes, nan=nan)
 
 
 def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
-    """Returns the object that is JSON.
+    """Return the object that is JSON.
 
     Args:
         body: JSON in UTF-8.
@@ -118,7 +118,7 @@ def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
 
 
 def _hint(error: orjson.JSONDecodeError) -> str:
-    """Returns what is wrong, and what to send instead of the word at which the parser stopped."""
+    """Return what is wrong, and what to send instead of the word at which the parser stopped."""
     found = error.doc[error.pos : error.pos + 9]
     for word, hint in HINTS.items():
         if found.lower().startswith(word):
@@ -136,13 +136,13 @@ class JSONCodec(Codec):
         self._documents: dict[int, _Documents] = {}
 
     def reads(self, media_type: str) -> bool:
-        """Returns true for JSON under each of its names, and for a body without a media type."""
+        """Return true for JSON under each of its names, and for a body without a media type."""
         return media_type in ("", self.media_type) or (
             media_type.startswith("application/") and media_type.endswith("+json")
         )
 
     def decode(self, body: bytes, terms: Terms) -> ParsedRequest:
-        """Returns the rows and the options of a document; see `Codec.decode`."""
+        """Return the rows and the options of a document; see `Codec.decode`."""
         schema, settings = terms.schema, terms.settings
         documents = self._documents.get(id(schema))
         if documents is None:
@@ -156,7 +156,7 @@ class JSONCodec(Codec):
         return ParsedRequest(parse_inputs(request.inputs, schema, settings.max_rows), options, request)
 
     def encode(self, result: Result) -> Encoded:
-        """Returns the document; see `Codec.encode`."""
+        """Return the document; see `Codec.encode`."""
         return Encoded(encode_answer(result), self.media_type)
 
 
@@ -192,7 +192,7 @@ class _Documents:
         return msgspec.defstruct("Document", [("inputs", inputs), *options], forbid_unknown_fields=True, gc=False)
 
     def read(self, body: bytes, settings: Settings) -> ParsedRequest | None:
-        """Returns what a document asks for; None if it isn't plain to see, or if something is wrong with it."""
+        """Return what a document asks for; None if it isn't plain to see, or if something is wrong with it."""
         if self._decoder is None or len(body) > settings.max_json_bytes:
             return None
         try:
@@ -214,7 +214,7 @@ class _Documents:
         return ParsedRequest(Inputs(form, columns, len(cells[0])), options, request)
 
     def _columns(self, cells: Sequence[Sequence[Any]], most: int) -> dict[str, NDArray[Any]] | None:
-        """Returns canonical columns of the cells of each feature; None if one of the cells can't be read."""
+        """Return canonical columns of the cells of each feature; None if one of the cells can't be read."""
         check_rows(len(cells[0]), most)
         columns: dict[str, NDArray[Any]] = {}
         few = len(cells[0]) <= PIECE_CELLS
@@ -231,7 +231,7 @@ class _Documents:
         return columns
 
     def _read_options(self, said: tuple[bytes, ...], settings: Settings) -> tuple[PredictOptions, PredictRequest]:
-        """Returns the options, complete and as they were sent.
+        """Return the options, complete and as they were sent.
 
         Args:
             said: The options as they were sent, in the order of `OPTIONS`.
@@ -253,7 +253,7 @@ class _Documents:
 
 
 def encode_answer(result: Result) -> Iterator[bytes]:
-    """Returns the answer as JSON in UTF-8, in pieces; see `PredictResponse` and `ClassPredictResponse`.
+    """Return the answer as JSON in UTF-8, in pieces; see `PredictResponse` and `ClassPredictResponse`.
 
     Keys that were not requested are absent; keys that need draws are null if there are none.
     """
@@ -286,7 +286,7 @@ def encode_answer(result: Result) -> Iterator[bytes]:
 
 @lru_cache(1024)  # most requests ask for the same
 def _asked(fields: tuple[AnswerField, ...], options: PredictOptions) -> list[tuple[AnswerField, dict[str, Any]]]:
-    """Returns the fields that an answer has, each with what it says besides its values."""
+    """Return the fields that an answer has, each with what it says besides its values."""
     return [
         (field, {} if field.detail is None else {field.detail.name: _detail(field.detail, options)})
         for field in fields
@@ -318,17 +318,17 @@ class _ClassNames:
         return len(self._values)
 
     def __getitem__(self, rows: slice) -> list[Any]:
-        """The names of some rows."""
+        """Return the names of some rows."""
         return names_of_classes(self._values[rows], self._unit, self._classes)
 
 
 def _listed(value: _ClassNames) -> list[Any]:
-    """Returns what the encoder has no text for as a list."""
+    """Return what the encoder has no text for as a list."""
     return value[:]
 
 
 def encode_document(document: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yields an object as JSON in UTF-8, in pieces; arrays in it, at any depth of objects, are lists.
+    """Yield an object as JSON in UTF-8, in pieces; arrays in it, at any depth of objects, are lists.
 
     It is what ``orjson.dumps`` writes, byte for byte.
     """

@@ -75,12 +75,12 @@ EXPECTED = {
 
 
 def shorten(text: str, limit: int = MAX_NAME) -> str:
-    """Returns the text, cut to `limit` characters; a request can hold names of any length."""
+    """Return the text, cut to `limit` characters; a request can hold names of any length."""
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def pointer(*parts: str | int) -> str:
-    """Returns the RFC 6901 JSON pointer to a place; very long names are cut.
+    """Return the RFC 6901 JSON pointer to a place; very long names are cut.
 
     Example:
         >>> pointer("inputs", 3, "km/h")
@@ -93,7 +93,7 @@ def pointer(*parts: str | int) -> str:
 
 
 def refuse_unknown(unknown: Sequence[str], message: str) -> None:
-    """Checks that there are no unknown names; `message` tells what to do about them.
+    """Check that there are no unknown names; `message` tells what to do about them.
 
     Raises:
         BadInputError: There are.
@@ -123,17 +123,17 @@ class Problems:
         return len(self._entries)
 
     def add(self, row: int, where: str, message: str) -> None:
-        """Adds one problem."""
+        """Add one problem."""
         self.add_rows([row], lambda _: where, lambda _: message)
 
     def add_rows(self, rows: Sequence[int], where: Callable[[int], str], explain: Callable[[int], str]) -> None:
-        """Adds a problem for each of the ascending rows, with a message only for those that can be listed."""
+        """Add a problem for each of the ascending rows, with a message only for those that can be listed."""
         for row in islice(rows, MAX_LISTED):
             self._entries.append((row, Problem(self._move(where(row)), explain(row))))
         self.total += len(rows)
 
     def raise_any(self) -> None:
-        """Raises the collected problems, if there are any.
+        """Raise the collected problems, if there are any.
 
         Raises:
             BadInputError: There is at least one problem.
@@ -144,7 +144,7 @@ class Problems:
 
 
 def wrong_at(place: tuple[str | int, ...], message: str) -> BadInputError:
-    """Returns the error of one thing at one place of a document."""
+    """Return the error of one thing at one place of a document."""
     return wrong(pointer(*place), message)
 
 
@@ -173,12 +173,12 @@ class Inputs:
     move: Callable[[str], str] = str
 
     def pointer(self, row: int, feature: str) -> str:
-        """Returns the JSON pointer to a cell in the body of the request."""
+        """Return the JSON pointer to a cell in the body of the request."""
         return self.move(_cell_pointer(self.form, row, feature, list(self.columns).index(feature)))
 
 
 def parse_inputs(inputs: object, schema: Schema, max_rows: int, move: Callable[[str], str] = str) -> Inputs:
-    """Returns the rows of a request as canonical columns.
+    """Return the rows of a request as canonical columns.
 
     Args:
         inputs: The parsed JSON value of `inputs`.
@@ -213,7 +213,7 @@ def parse_inputs(inputs: object, schema: Schema, max_rows: int, move: Callable[[
 
 
 def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> dict[str, list[Any]]:
-    """Returns the cells of a list of objects by feature."""
+    """Return the cells of a list of objects by feature."""
     _refuse_other_forms(rows, dict, "an object, as a list of records has", problems)
     names = dict.fromkeys(feature.name for feature in schema.features)
     for row, record in enumerate(rows):
@@ -224,13 +224,13 @@ def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> dict[s
 
 
 def with_composed_names(cells: dict[str, Any]) -> dict[str, Any]:
-    """Returns cells by names in Unicode's form NFC, as features have them, unless two would get the same name."""
+    """Return cells by names in Unicode's form NFC, as features have them, unless two would get the same name."""
     named = {composed(name): cell for name, cell in cells.items()}
     return named if len(named) == len(cells) else cells
 
 
 def _from_matrix(rows: list[Any], schema: Schema, problems: Problems) -> dict[str, tuple[Any, ...]]:
-    """Returns the cells of a list of lists by feature."""
+    """Return the cells of a list of lists by feature."""
     _refuse_other_forms(rows, list, "a list, as the first row is", problems)
     names = [feature.name for feature in schema.features]
     listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
@@ -244,7 +244,7 @@ def _from_matrix(rows: list[Any], schema: Schema, problems: Problems) -> dict[st
 
 
 def _from_columns(inputs: dict[str, Any], schema: Schema, max_rows: int, problems: Problems) -> dict[str, list[Any]]:
-    """Returns the cells of an object of lists by feature, without the features that can't be read."""
+    """Return the cells of an object of lists by feature, without the features that can't be read."""
     known = {feature.name for feature in schema.features}
     inputs = with_composed_names(inputs)
     _refuse_unknown(0, [name for name in inputs if name not in known], ("inputs",), schema, problems)
@@ -276,7 +276,7 @@ def _from_columns(inputs: dict[str, Any], schema: Schema, max_rows: int, problem
 
 
 def check_rows(count: int, max_rows: int) -> None:
-    """Checks the number of rows.
+    """Check the number of rows.
 
     Raises:
         TooLargeError: There are more than `max_rows`.
@@ -286,7 +286,7 @@ def check_rows(count: int, max_rows: int) -> None:
 
 
 def _refuse_other_forms(rows: list[Any], expected: type, words: str, problems: Problems) -> None:
-    """Raises if a row has another form than the first."""
+    """Raise if a row has another form than the first."""
     problems.add_rows(
         [row for row, cells in enumerate(rows) if type(cells) is not expected],
         partial(pointer, "inputs"),
@@ -298,7 +298,7 @@ def _refuse_other_forms(rows: list[Any], expected: type, words: str, problems: P
 def _refuse_unknown(
     row: int, unknown: list[str], base: tuple[str | int, ...], schema: Schema, problems: Problems
 ) -> None:
-    """Adds a problem for each unknown name, with a message only for those that can be listed."""
+    """Add a problem for each unknown name, with a message only for those that can be listed."""
     room = max(0, MAX_LISTED - problems.listed)
     for name in islice(unknown, room):
         problems.add(row, pointer(*base, name), explain_unknown(name, schema, problems))
@@ -306,7 +306,7 @@ def _refuse_unknown(
 
 
 def explain_unknown(name: str, schema: Schema, problems: Problems) -> str:
-    """Returns why a name is no feature, and for the first problems the feature that is probably meant.
+    """Return why a name is no feature, and for the first problems the feature that is probably meant.
 
     Beyond what is listed there is no message, as it takes some time to find.
     """
@@ -332,7 +332,7 @@ def _cell_pointer(form: Form, row: int, name: str, position: int) -> str:
 def read_column(
     feature: Feature, cells: Sequence[Any], where: Callable[[int], str], problems: Problems
 ) -> NDArray[Any]:
-    """Returns the canonical column of one feature; see `decode_cells`.
+    """Return the canonical column of one feature; see `decode_cells`.
 
     Args:
         feature: The feature.
@@ -346,7 +346,7 @@ def read_column(
 
 
 def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
-    """Returns the canonical column of one feature and the rows whose cell can't be used.
+    """Return the canonical column of one feature and the rows whose cell can't be used.
 
     Args:
         feature: The feature, which gives the expected type.
@@ -377,7 +377,7 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
 
 
 def column_of(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
-    """Returns the canonical column `[B]` of cells whose types are right, and the rows whose content is wrong."""
+    """Return the canonical column `[B]` of cells whose types are right, and the rows whose content is wrong."""
     broken: set[Any] = set()
     if feature.kind is FeatureKind.CATEGORICAL:
         names: dict[Any, str | None] = {None: None}
@@ -407,7 +407,7 @@ def column_of(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Seq
 
 
 def _read(parse: Callable[[str], float], cell: Any) -> float | None:
-    """Returns the value of a cell; NaN for a word for a missing one, None for one that can't be read."""
+    """Return the value of a cell; NaN for a word for a missing one, None for one that can't be read."""
     if isinstance(cell, str):
         return _parsed(parse, cell) if len(cell) <= MAX_DATE_LENGTH else None
     return float(cell)
@@ -423,7 +423,7 @@ def _parsed(parse: Callable[[str], float], text: str) -> float | None:
 
 
 def explain_cell(feature: Feature, cell: object) -> str:
-    """Returns what is wrong with a refused cell and what is expected in its place."""
+    """Return what is wrong with a refused cell and what is expected in its place."""
     if cell is ABSENT:
         advice = "send null if the value is unknown" if feature.accepts_missing else "it has to have a value"
         return f"The feature {feature.name!r} is absent; {advice}."
@@ -446,14 +446,14 @@ def explain_cell(feature: Feature, cell: object) -> str:
 
 
 def cells_of(schema: Schema, columns: Columns) -> list[str]:
-    """Returns the cells of each row of canonical columns as JSON, as a request may have them."""
+    """Return the cells of each row of canonical columns as JSON, as a request may have them."""
     written = [json_cells(feature, columns[feature.name]) for feature in schema.features]
     names = [feature.name for feature in schema.features]
     return [orjson.dumps(dict(zip(names, row, strict=True))).decode() for row in zip(*written, strict=True)]
 
 
 def example_row(model: ModelLike) -> dict[str, Any]:
-    """Returns one row that the model accepts: the checkpoint's made-up example, else the middle of each range."""
+    """Return one row that the model accepts: the checkpoint's made-up example, else the middle of each range."""
     stored = model.spec.training.get("example")
     if isinstance(stored, dict) and list(stored) == [feature.name for feature in model.schema.features]:
         return stored

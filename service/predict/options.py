@@ -72,7 +72,7 @@ Many = Annotated[list[Item], Field(fail_fast=True)]
 
 
 def validate_document(kind: type[Document], document: Mapping[str, Any]) -> Document:
-    """Returns a document by its types.
+    """Return a document by its types.
 
     Raises:
         BadInputError: It is something else.
@@ -102,7 +102,7 @@ def _problem(kind: type[RequestModel], document: Mapping[str, Any], item: Any) -
 
 
 def shown(value: object) -> str:
-    """Returns what a value is, in words for a message."""
+    """Return what a value is, in words for a message."""
     if isinstance(value, str):
         return f"the string {shorten(value)!r}"
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -207,7 +207,7 @@ class PredictRequest(RecordOptions):
 def query_options(
     query: Mapping[str, str], settings: Settings, target: Target, kind: type[PredictRequest] = PredictRequest
 ) -> tuple[PredictOptions, PredictRequest]:
-    """Returns the options of a request whose body is a table, complete and as they were sent.
+    """Return the options of a request whose body is a table, complete and as they were sent.
 
     Lists are separated by commas: `?percentiles=5,50,95`. Truth values are `true` and `false`.
 
@@ -234,7 +234,7 @@ def options_of(
     kind: type[PredictRequest] = PredictRequest,
     move: Callable[[str], str] = str,
 ) -> tuple[PredictOptions, PredictRequest]:
-    """Returns options that come without rows, complete and as they were sent; raises what `query_options` does.
+    """Return options that come without rows, complete and as they were sent; raise what `query_options` does.
 
     Args:
         given: The options.
@@ -253,7 +253,7 @@ def options_of(
 
 
 def value_of_text(text: str, *, listed: bool = False) -> Any:
-    """Returns the number or truth value that a text stands for; other texts as they are.
+    """Return the number or truth value that a text stands for; other texts as they are.
 
     Args:
         text: The text.
@@ -270,7 +270,7 @@ def value_of_text(text: str, *, listed: bool = False) -> Any:
 
 
 def predict_options(request: CommonOptions, settings: Settings, target: Target, **own: Any) -> PredictOptions:
-    """Returns the options of a request with the defaults filled in.
+    """Return the options of a request with the defaults filled in.
 
     Args:
         request: The request.

@@ -27,7 +27,7 @@ VALUE_BYTES = 32
 
 
 async def predict(call: InFlight, parsed: ParsedRequest, writer: Codec) -> Result:
-    """Returns the answer to a request for predictions.
+    """Return the answer to a request for predictions.
 
     Args:
         call: The request, in flight.
@@ -62,7 +62,7 @@ async def predict(call: InFlight, parsed: ParsedRequest, writer: Codec) -> Resul
 
 
 async def ask(call: InFlight, asking: PredictionRequests[ResultT]) -> ResultT:
-    """Returns the result of a generator that yields rows and receives predictions; the work of all is admitted.
+    """Return the result of a generator that yields rows and receives predictions; the work of all is admitted.
 
     Raises:
         BadInputError: A row that is asked for has no finite answer.
@@ -83,13 +83,13 @@ async def ask(call: InFlight, asking: PredictionRequests[ResultT]) -> ResultT:
 
 
 def answer_values(inputs: Inputs, options: PredictOptions, classes: tuple[str, ...] | None) -> int:
-    """Returns about how many values the answer for rows has, and not less."""
+    """Return about how many values the answer for rows has, and not less."""
     of_class = 8 + 2 * len(options.percentiles) + len(options.thresholds) + options.samples * options.draws
     return inputs.count * (len(classes or (None,)) * of_class + 6 * len(inputs.columns) * options.why)
 
 
 def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) -> int:
-    """Returns how many rows have to be asked for, at most, besides those of a request.
+    """Return how many rows have to be asked for, at most, besides those of a request.
 
     Raises:
         BadInputError: This model, or these options, can't be asked.
@@ -114,7 +114,7 @@ def further_rows(model: ModelLike, columns: Columns, options: PredictOptions) ->
 def _step_of(
     asking: PredictionRequests[Any], prediction: AnyPrediction | None
 ) -> tuple[tuple[Columns, PredictOptions] | None, Any]:
-    """Returns the next rows to ask for, with options, after that for those before; or None, and the result."""
+    """Return the next rows to ask for, with options, after that for those before; or None, and the result."""
     try:
         return next(asking) if prediction is None else asking.send(prediction), None
     except StopIteration as end:  # no future takes such an error

@@ -49,14 +49,14 @@ LARGE_ANSWER_VALUES = 10_000
 
 
 def codecs_of(headers: Mapping[str, str]) -> tuple[Codec, Codec]:
-    """Returns the codecs of a request with these headers and of its answer; raises what the next two raise."""
+    """Return the codecs of a request with these headers and of its answer; raise what the next two raise."""
     reader = reader_of(headers.get("content-type", ""))
     return reader, writer_of(headers.get("accept", ""), reader)
 
 
 @lru_cache(256)  # most clients send the same header with every request
 def reader_of(content_type: str) -> Codec:
-    """Returns the codec that reads a body of this `Content-Type`; JSON for none.
+    """Return the codec that reads a body of this `Content-Type`; JSON for none.
 
     Raises:
         MediaTypeError: No codec reads it.
@@ -70,7 +70,7 @@ def reader_of(content_type: str) -> Codec:
 
 @lru_cache(256)
 def writer_of(accept: str, reader: Codec) -> Codec:
-    """Returns the codec of the answer.
+    """Return the codec of the answer.
 
     Args:
         accept: The `Accept` header: media ranges with weights, the heaviest wins (RFC 9110, section 12.5.1).
@@ -87,7 +87,7 @@ def writer_of(accept: str, reader: Codec) -> Codec:
 
 
 def _quality(media_type: str, ranges: list[tuple[str, float]]) -> float:
-    """Returns the weight of a media type by the most specific range that fits it; 0 if none does."""
+    """Return the weight of a media type by the most specific range that fits it; 0 if none does."""
     family = media_type.partition("/")[0]
     for wanted in (media_type, f"{family}/*", "*/*"):
         for media_range, quality in ranges:
@@ -135,7 +135,7 @@ class Endpoint:
             return await self.respond(call)
 
     def router(self) -> APIRouter:
-        """Returns the routes."""
+        """Return the routes."""
         router = APIRouter(tags=[self.tag])
         body = {"required": True, "content": _content((self.request_model,), self.tables[0])}
         for index, path in enumerate(self.paths):
@@ -159,7 +159,7 @@ class Endpoint:
 
 
 def _content(models: tuple[type[BaseModel], ...], table: str) -> dict[str, Any]:
-    """Returns a body of one of these documents, or a table, as OpenAPI has it."""
+    """Return a body of one of these documents, or a table, as OpenAPI has it."""
     references = [{"$ref": REFERENCE.format(model=model.__name__)} for model in models]
     binary = {"schema": {"type": "string", "format": "binary", "description": table}}
     tables = dict.fromkeys(MEDIA_TYPES[1:], binary) if table else {}
@@ -167,7 +167,7 @@ def _content(models: tuple[type[BaseModel], ...], table: str) -> dict[str, Any]:
 
 
 async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Codec, Codec]] = codecs_of) -> Response:
-    """Answers one request for predictions.
+    """Answer one request for predictions.
 
     Args:
         call: The request.

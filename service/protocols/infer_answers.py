@@ -89,7 +89,7 @@ class Output(NamedTuple):
         return self.include is not None or "thresholds" in self.options
 
     def absence(self, options: PredictOptions) -> str | None:
-        """Returns why a request with these options can't have this output; None if it can."""
+        """Return why a request with these options can't have this output; None if it can."""
         if not self.field.without_draws and not options.samples:
             return "needs draws, and the parameter samples is 0."
         missing = next((name for name in self.options if not getattr(options, name)), None)
@@ -104,7 +104,7 @@ class Output(NamedTuple):
 
 @lru_cache(maxsize=64)
 def outputs_of(classes: tuple[str, ...] | None) -> tuple[Output, ...]:
-    """Returns the outputs of a model of a number, or of classes, those first that are there by default."""
+    """Return the outputs of a model of a number, or of classes, those first that are there by default."""
     found = []
     for each in (*(NUMBER_FIELDS if classes is None else CLASS_FIELDS), EXTRAPOLATION):
         if each.parts:
@@ -137,7 +137,7 @@ class InferResponse(ResponseModel):
 
 
 def encode_inference(request_id: str | None, outputs: tuple[tuple[Output, bool], ...], result: Result) -> Encoded:
-    """Returns the answer.
+    """Return the answer.
 
     Args:
         request_id: The client's name of the request; None: it has none.
@@ -166,7 +166,7 @@ def encode_inference(request_id: str | None, outputs: tuple[tuple[Output, bool],
 
 
 def packed(values: NDArray[Any]) -> bytes:
-    """Returns the elements in row-major order: numbers and truth values packed, or texts as BYTES."""
+    """Return the elements in row-major order: numbers and truth values packed, or texts as BYTES."""
     if values.dtype != object:
         return np.ascontiguousarray(values, np.bool_ if values.dtype == np.bool_ else "<f8").tobytes()
     texts = [text.encode() for text in values.ravel()]
@@ -183,7 +183,7 @@ def _document(head: JSON, outputs: list[JSON]) -> Iterator[bytes]:
 
 
 def _facts(result: Result) -> JSON:
-    """Returns what belongs to the whole answer, in the types that parameters of the protocol can have."""
+    """Return what belongs to the whole answer, in the types that parameters of the protocol can have."""
     facts = answer_facts(result)
     del facts["model"]
     facts["percentiles"] = facts.pop("levels")

@@ -190,7 +190,7 @@ class InferParsed(ParsedRequest):
 
 
 def takes_matrix(schema: Schema) -> bool:
-    """Returns whether all features of a model are numbers, so that one matrix can have them."""
+    """Return whether all features of a model are numbers, so that one matrix can have them."""
     return all(feature.kind in OF_NUMBERS for feature in schema.features)
 
 
@@ -208,7 +208,7 @@ class InferCodec(Codec):
         self._length = length
 
     def decode(self, body: bytes, terms: Terms) -> InferParsed:
-        """Returns the rows, the options and the wanted outputs of a request; see `Codec.decode`."""
+        """Return the rows, the options and the wanted outputs of a request; see `Codec.decode`."""
         schema, settings = terms.schema, terms.settings
         size = len(body) if self._length is None else _header_length(self._length, len(body))
         if size or not body:
@@ -231,13 +231,13 @@ class InferCodec(Codec):
         return InferParsed(inputs, options, said, id=request.id, outputs=outputs)
 
     def encode(self, result: Result) -> Encoded:
-        """Returns the answer; see `Codec.encode`."""
+        """Return the answer; see `Codec.encode`."""
         parsed = cast("InferParsed", result.parsed)
         return encode_inference(parsed.id, parsed.outputs, result)
 
 
 def _header_length(given: str, size: int) -> int:
-    """Returns the bytes of the JSON in a body of so many bytes, as the header has it."""
+    """Return the bytes of the JSON in a body of so many bytes, as the header has it."""
     text = given.strip()
     if not (text.isascii() and text.isdecimal() and len(text) <= 12):
         raise wrong("", f"The header {LENGTH_HEADER} is {given[:80]!r}; it should be the size of the JSON in bytes.")
@@ -247,7 +247,7 @@ def _header_length(given: str, size: int) -> int:
 
 
 def _of_matrix_alone(size: int, schema: Schema) -> dict[str, Any]:
-    """Returns the document of a body that is nothing but the only input, FP64; all its outputs are binary."""
+    """Return the document of a body that is nothing but the only input, FP64; all its outputs are binary."""
     if not takes_matrix(schema):
         raise wrong("", "A request without JSON is for models with one input; this one has an input for each feature.")
     width = len(schema.features)
@@ -258,7 +258,7 @@ def _of_matrix_alone(size: int, schema: Schema) -> dict[str, Any]:
 def _options(
     parameters: RequestParameters, settings: Settings, target: Target
 ) -> tuple[PredictOptions, PredictRequest]:
-    """Returns the options of a request, complete and as they were sent."""
+    """Return the options of a request, complete and as they were sent."""
     given = {name: getattr(parameters, name) for name in OPTIONS & parameters.model_fields_set}
     for name in LISTS & given.keys():  # parameters of the protocol can't be lists
         value = given[name]
@@ -274,7 +274,7 @@ def _options(
 def _outputs(
     request: InferRequest, table: tuple[Output, ...], options: PredictOptions
 ) -> tuple[tuple[tuple[Output, bool], ...], PredictOptions]:
-    """Returns the wanted outputs, and the options with what they need."""
+    """Return the wanted outputs, and the options with what they need."""
     binary = request.parameters.binary_data_output
     if not request.outputs:
         there = [each for each in table if each.include is None and each.absence(options) is None]
@@ -296,12 +296,12 @@ def _outputs(
 
 
 def _is_matrix(inputs: Sequence[InputTensor], schema: Schema) -> bool:
-    """Returns whether the only input is the matrix; a model of one feature of this name reads it as the feature."""
+    """Return whether the only input is the matrix; a model of one feature of this name reads it as the feature."""
     return [each.name for each in inputs] == [MATRIX] and [each.name for each in schema.features] != [MATRIX]
 
 
 def _check_inputs(inputs: Sequence[InputTensor], schema: Schema, max_rows: int) -> int:
-    """Checks names and shapes of the inputs, before their elements are read; returns the number of rows."""
+    """Check names and shapes of the inputs, before their elements are read; return the number of rows."""
     matrix, width, rows = _is_matrix(inputs, schema), len(schema.features), inputs[0].shape[0]
     if not matrix:
         check_names([each.name for each in inputs], schema)
@@ -319,7 +319,7 @@ def _check_inputs(inputs: Sequence[InputTensor], schema: Schema, max_rows: int) 
 
 
 def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], rows: int, schema: Schema) -> Inputs:
-    """Returns the rows as canonical columns."""
+    """Return the rows as canonical columns."""
     if _is_matrix(inputs, schema):
         if DTYPES[inputs[0].datatype].kind not in "iuf":
             raise wrong_at(("inputs", MATRIX), f"The datatype is {inputs[0].datatype}; numbers are expected.")
@@ -347,7 +347,7 @@ def _read_inputs(inputs: Sequence[InputTensor], values: Sequence[NDArray[Any]], 
 
 
 def _elements(item: InputTensor, left: memoryview) -> tuple[NDArray[Any], memoryview]:
-    """Returns the elements of a tensor in row-major order, `[count]`, and the bytes behind it that are left.
+    """Return the elements of a tensor in row-major order, `[count]`, and the bytes behind it that are left.
 
     Elements are booleans, integers, floats with NaN for missing, or objects: `str` or `int` with None for missing.
     """
@@ -363,7 +363,7 @@ def _elements(item: InputTensor, left: memoryview) -> tuple[NDArray[Any], memory
 
 
 def _of_json(item: InputTensor, place: tuple[str | int, ...]) -> NDArray[Any]:
-    """Returns the elements that are JSON: flat, or lists of lists. null is missing, and so is NaN."""
+    """Return the elements that are JSON: flat, or lists of lists. null is missing, and so is NaN."""
     flat, shape, dtype = item.data or [], item.shape, DTYPES[item.datatype]
     if item.datatype == "BF16":
         raise wrong_at(place, "BF16 tensors have to be sent as binary data.")
@@ -393,7 +393,7 @@ def _of_json(item: InputTensor, place: tuple[str | int, ...]) -> NDArray[Any]:
 
 
 def _of_bytes(data: memoryview, item: InputTensor, place: tuple[str | int, ...]) -> NDArray[Any]:
-    """Returns the elements that are bytes: numbers as a view, so that nothing is allocated that isn't in the body."""
+    """Return the elements that are bytes: numbers as a view, so that nothing is allocated that isn't in the body."""
     dtype, count = DTYPES[item.datatype], math.prod(item.shape)
     least = count * (LENGTH_BYTES if item.datatype == BYTES else dtype.itemsize)
     if len(data) < least or (item.datatype != BYTES and len(data) != least):
@@ -410,7 +410,7 @@ def _of_bytes(data: memoryview, item: InputTensor, place: tuple[str | int, ...])
 
 
 def _texts(data: memoryview, count: int, place: tuple[str | int, ...]) -> NDArray[Any]:
-    """Returns texts."""
+    """Return texts."""
     values = np.empty(count, dtype=object)
     position = 0
     for index in range(count):

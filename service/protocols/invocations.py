@@ -61,7 +61,7 @@ class ScoringCodec(Codec):
     media_type = "application/json"
 
     def decode(self, body: bytes, terms: "Terms") -> ParsedRequest:
-        """Returns the rows and the options of a request; pointers are those of this body. See `Codec.decode`."""
+        """Return the rows and the options of a request; pointers are those of this body. See `Codec.decode`."""
         schema, settings = terms.schema, terms.settings
         request = validate_document(ScoringRequest, document_of(body, terms, "in its params", nan=True))
         given = [key for key in ROWS if key in request.model_fields_set]
@@ -77,7 +77,7 @@ class ScoringCodec(Codec):
         return ParsedRequest(parse_inputs(rows, schema, settings.max_rows, move), options, said)
 
     def encode(self, result: "Result") -> Encoded:
-        """Returns the answer: `predictions` has one object a row, with the columns of `murho predict`."""
+        """Return the answer: `predictions` has one object a row, with the columns of `murho predict`."""
         return Encoded(_pieces(result), self.media_type)
 
 
@@ -98,12 +98,12 @@ SCORING = ScoringCodec()
 
 
 def _below(key: str, place: str) -> str:
-    """Returns the pointer to a cell below another key than `inputs`."""
+    """Return the pointer to a cell below another key than `inputs`."""
     return place.replace("/inputs", f"/{key}", 1)
 
 
 def _split(split: DataframeSplit) -> "tuple[dict[str, list[Any]], Callable[[str], str]]":
-    """Returns the columns of a data frame, and from pointers to their cells those into the frame."""
+    """Return the columns of a data frame, and from pointers to their cells those into the frame."""
     names, width = split.columns, len(split.columns)
     if len(set(names)) < width:
         raise wrong_at(("dataframe_split", "columns"), "There is more than one column of a name.")
@@ -124,7 +124,7 @@ def _split(split: DataframeSplit) -> "tuple[dict[str, list[Any]], Callable[[str]
 
 
 def _codecs(headers: "Mapping[str, str]") -> "tuple[Codec, Codec]":
-    """Returns the codecs of a request and its answer, which is JSON unless another format is asked for."""
+    """Return the codecs of a request and its answer, which is JSON unless another format is asked for."""
     reader, writer = reader_of(headers.get("content-type", "")), writer_of(headers.get("accept", ""), CODECS[0])
     return (SCORING if reader is CODECS[0] else reader), (SCORING if writer is CODECS[0] else writer)
 

@@ -87,7 +87,7 @@ class Tools:
         self._connected = connected
 
     async def ask(self, path: str, body: JSON | None = None, **query: str | None) -> JSON:
-        """Returns the document that the service answers.
+        """Return the document that the service answers.
 
         Raises:
             ValueError: It answers with a problem.
@@ -108,13 +108,13 @@ class Tools:
         raise ValueError("\n".join(errors) or document.get("detail") or document["title"])
 
     async def list_models(self) -> JSON:
-        """The models that are served, and what each predicts."""
+        """List the models that are served, and what each predicts."""
         models = (await self.ask("/models"))["models"]
         kept = ("name", "version", "target")
         return {"models": [{name: model[name] for name in kept if name in model} for model in models]}
 
     async def describe_model(self, model: Model) -> JSON:
-        """A model: its target with unit, its features with kinds, units, ranges and categories, and how good it is."""
+        """Describe a model: its target, features with kinds, units, ranges and categories, and how good it is."""
         document = await self.ask(f"/models/{model}")
         kept, metrics = ("name", "version", "task", "target", "features"), document["metrics"]
         scores = {name: metrics[name] for name in ("n", "crps", "rmse", "accuracy") if name in metrics}
@@ -253,7 +253,7 @@ def _levels(share: float) -> list[float]:
 
 
 def _row(document: JSON, row: int, because: list[str] | None) -> JSON:
-    """Returns what is told of one row of a prediction."""
+    """Return what is told of one row of a prediction."""
     if "mean" in document:
         low, _, high = document["percentiles"]["values"][row]
         told = {"mean": document["mean"][row], "interval": [low, high], "std": document["std"][row]}
@@ -274,7 +274,7 @@ def _row(document: JSON, row: int, because: list[str] | None) -> JSON:
 
 
 def _shares(document: JSON, inputs: list[Any], unit: str | None) -> list[JSON]:
-    """Returns of each row what its cells do to the answer and to its spread, the strongest first."""
+    """Return of each row what its cells do to the answer and to its spread, the strongest first."""
     why, rows = document["why"], []
     what, spread, parts = "probability", "entropy", ["entropy"]
     if "mean" in document:
@@ -306,7 +306,7 @@ def _head(document: JSON) -> JSON:
 
 
 def _row_schema(about: JSON) -> JSON:
-    """The JSON Schema of a row of a model, as `GET /models/{name}` describes it."""
+    """Return the JSON Schema of a row of a model, as `GET /models/{name}` describes it."""
     kinds = {"numeric": "number", "boolean": "boolean"}
     features: JSON = {}
     for feature in about["features"]:
@@ -331,7 +331,7 @@ def _row_schema(about: JSON) -> JSON:
 
 
 def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]) -> MCPServer[Any]:
-    """Makes the server of the tools.
+    """Make the server of the tools.
 
     Args:
         connected: Gives a client of the service that answers.
@@ -356,7 +356,7 @@ def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.Async
 
     class Server(MCPServer[Any]):
         async def list_tools(self) -> list[types.Tool]:
-            """Returns the tools, whose rows are those of the models that there are."""
+            """Return the tools, whose rows are those of the models that there are."""
             names, models = list[str](), list[JSON]()
             with suppress(ValueError, httpx2.HTTPError):  # it is not ready, or wants a key: calls will say so
                 names = [model["name"] for model in (await tools.ask("/models"))["models"]]
@@ -375,7 +375,7 @@ def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.Async
         async def call_tool(
             self, name: str, arguments: JSON, context: Any = None
         ) -> types.CallToolResult | types.InputRequiredResult:
-            """Calls a tool; the name of none can be long."""
+            """Call a tool; the name of none can be long."""
             return await super().call_tool(shorten(name), arguments, context)
 
     tools, made = Tools(connected), []
@@ -396,7 +396,7 @@ def make_server(connected: Callable[[], AbstractAsyncContextManager[httpx2.Async
 
 
 def _short(value: Any) -> Any:
-    """The same with fewer digits."""
+    """Return the same with fewer digits."""
     if isinstance(value, dict):
         return {name: _short(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -406,7 +406,7 @@ def _short(value: Any) -> Any:
 
 @asynccontextmanager
 async def in_process(app: ASGIApp, scope: Scope) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of an application in this process, for who has sent a request to it.
+    """Return a client of an application in this process, for who has sent a request to it.
 
     Args:
         app: The application.
@@ -439,7 +439,7 @@ class AgentDoor:
         self._manager: Any = None
 
     async def run(self) -> None:
-        """Answers until it is cancelled."""
+        """Answer until it is cancelled."""
         await self._wanted.wait()
         from mcp.server.transport_security import TransportSecuritySettings
 
@@ -453,7 +453,7 @@ class AgentDoor:
             await asyncio.Event().wait()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one message.
+        """Answer one message.
 
         The library parses it in the event loop, so it may have `MESSAGE_BYTES`, which take some milliseconds.
         """

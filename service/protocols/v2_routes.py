@@ -50,14 +50,14 @@ INFER = Endpoint(
 @router.get("/v2", summary="The server and its extensions", name="v2_server")
 @router.get("/v2/", include_in_schema=False, name="v2_server_slash")
 async def _server(request: Request) -> JSONBytes:
-    """Describes the server."""
+    """Describe the server."""
     return JSONBytes({"name": "murho", "version": request.app.version, "extensions": EXTENSIONS})
 
 
 # Ahead of the models: /v2/models/stats is no model of this name.
 @router.get("/v2/models/stats", summary="The statistics of all models", name="v2_all_statistics")
 async def _all_statistics(service: ContextDependency) -> JSONBytes:
-    """Says what each served version has done since it was loaded."""
+    """Say what each served version has done since it was loaded."""
     snapshot = service.registry.snapshot
     snapshot.require_models()
     return _statistics_of(snapshot.served, service)
@@ -66,7 +66,7 @@ async def _all_statistics(service: ContextDependency) -> JSONBytes:
 @router.get(MODEL, summary="The inputs and outputs of a model", name="v2_model")
 @router.get(VERSION, summary="The inputs and outputs of a version", name="v2_version")
 async def _model(name: str, service: ContextDependency, version: str | None = None) -> JSONBytes:
-    """Describes inputs and outputs: names, datatypes and shapes, -1 for any size."""
+    """Describe inputs and outputs: names, datatypes and shapes, -1 for any size."""
     snapshot = service.registry.snapshot
     return JSONBytes(_metadata(snapshot.find(name, version), list(snapshot.models[name].versions)))
 
@@ -74,7 +74,7 @@ async def _model(name: str, service: ContextDependency, version: str | None = No
 @router.get(f"{MODEL}/ready", summary="Whether a model is ready", name="v2_model_ready")
 @router.get(f"{VERSION}/ready", summary="Whether a version is ready", name="v2_version_ready")
 async def _model_ready(name: str, service: ContextDependency, version: str | None = None) -> JSONBytes:
-    """Answers 200 if the service is ready, as /readyz says it, and serves the model, else 404 or 503."""
+    """Answer 200 if the service is ready, as /readyz says it, and serves the model, else 404 or 503."""
     service.require_ready()
     model = service.registry.snapshot.find(name, version)
     return JSONBytes({"name": model.name, "ready": True})
@@ -83,7 +83,7 @@ async def _model_ready(name: str, service: ContextDependency, version: str | Non
 @router.get(f"{MODEL}/stats", summary="The statistics of a model", name="v2_model_statistics")
 @router.get(f"{VERSION}/stats", summary="The statistics of a version", name="v2_version_statistics")
 async def _statistics(name: str, service: ContextDependency, version: str | None = None) -> JSONBytes:
-    """Says what the served versions of a model, or one of them, have done since they were loaded."""
+    """Say what the served versions of a model, or one of them, have done since they were loaded."""
     snapshot = service.registry.snapshot
     model = snapshot.find(name, version)
     models = [model] if version is not None else list(snapshot.models[name].versions.values())
@@ -92,14 +92,14 @@ async def _statistics(name: str, service: ContextDependency, version: str | None
 
 @router.post("/v2/repository/index", summary="All versions, served or not", name="v2_index")
 async def _index(request: Request, service: ContextDependency) -> JSONBytes:
-    """Lists every version that is there, with its state, and the reason why one isn't served."""
+    """List every version that is there, with its state, and the reason why one isn't served."""
     wanted = await _body(request, service)
     return JSONBytes(_repository(service.registry.snapshot, ready=wanted.ready))
 
 
 @router.post("/v2/repository/models/{name}/load", summary="Load a model now", name="v2_load")
 async def _load(name: str, request: Request, service: ContextDependency, _admin: AdminDependency) -> Response:
-    """Does what `POST /models/{name}/load` does; answers once it is done."""
+    """Do what `POST /models/{name}/load` does; answer once it is done."""
     wanted = await _body(request, service)
     service.lifecycle.require_not_draining()
     await service.versions.apply(Change(name, wanted.parameters.version))
@@ -108,7 +108,7 @@ async def _load(name: str, request: Request, service: ContextDependency, _admin:
 
 @router.post("/v2/repository/models/{name}/unload", summary="Take a model out of service", name="v2_unload")
 async def _unload(name: str, request: Request, service: ContextDependency, _admin: AdminDependency) -> Response:
-    """Does what `POST /models/{name}/unload` does; answers once it is done."""
+    """Do what `POST /models/{name}/unload` does; answer once it is done."""
     await _body(request, service)
     service.lifecycle.require_not_draining()
     await service.versions.apply(Change(name, unload=True))
@@ -116,7 +116,7 @@ async def _unload(name: str, request: Request, service: ContextDependency, _admi
 
 
 async def _body(request: Request, service: ServiceContext) -> RepositoryRequest:
-    """Returns the document in a body, which may be empty."""
+    """Return the document in a body, which may be empty."""
     async with whole_body(
         service.settings, service.request_budget, request.scope, request.receive, SMALL_BYTES
     ) as body:
@@ -148,7 +148,7 @@ class RepositoryRequest(RequestModel):
 
 
 def _metadata(model: ModelLike, versions: Sequence[str]) -> JSON:
-    """Returns the metadata of a version, with all served versions of its name."""
+    """Return the metadata of a version, with all served versions of its name."""
     target = model.schema.target
     on_request = [output.name for output in outputs_of(target.classes) if output.on_request]
     properties = {
@@ -179,7 +179,7 @@ def _metadata(model: ModelLike, versions: Sequence[str]) -> JSON:
 
 
 def _repository(snapshot: Snapshot, *, ready: bool = False) -> list[dict[str, str]]:
-    """Returns every version that is there with its state, and the reason why one isn't served.
+    """Return every version that is there with its state, and the reason why one isn't served.
 
     Args:
         snapshot: What is served.
@@ -199,7 +199,7 @@ def _repository(snapshot: Snapshot, *, ready: bool = False) -> list[dict[str, st
 
 
 def _statistics_of(models: Sequence[ModelLike], service: ServiceContext) -> JSONBytes:
-    """Answers with what some versions have done since they were loaded, whatever the protocol they were asked by.
+    """Answer with what some versions have done since they were loaded, whatever the protocol they were asked by.
 
     Decoding and encoding aren't measured, and there is no cache: their counts are 0. `batch_size` is rounded up to a
     power of two.

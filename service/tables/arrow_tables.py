@@ -65,11 +65,11 @@ class ArrowCodec(TableCodec):
     whole = "a whole Arrow stream"
 
     def rows(self, body: memoryview, terms: Terms) -> Inputs:
-        """Returns the rows; see `TableCodec.rows`."""
+        """Return the rows; see `TableCodec.rows`."""
         return stream_rows(body, terms)
 
     def body(self, result: Result) -> list[bytes]:
-        """Returns the stream of a table with `draws` as lists, and the facts in its metadata."""
+        """Return the stream of a table with `draws` as lists, and the facts in its metadata."""
         table, sink = arrow_table(result), io.BytesIO()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table, PIECE_ROWS)
@@ -77,7 +77,7 @@ class ArrowCodec(TableCodec):
 
 
 def arrow_table(result: Result) -> pa.Table:
-    """Returns the answer `[B]` as a table, with `draws` as lists, and its facts in the metadata of the schema."""
+    """Return the answer `[B]` as a table, with `draws` as lists, and its facts in the metadata of the schema."""
     classes = result.prediction.classes or ()
     columns = table_columns(result.prediction, result.options)
     arrays = {} if result.ids is None else {"id": text_array(list(result.ids))}
@@ -102,7 +102,7 @@ def _text_lists(lists: list[list[str] | None]) -> pa.Array:
 
 
 def stream_rows(body: memoryview, terms: Terms) -> Inputs:
-    """Returns the rows of a stream; see `TableCodec.rows`."""
+    """Return the rows of a stream; see `TableCodec.rows`."""
     schema, settings = terms.schema, terms.settings
     names = [feature.name for feature in schema.features]
     rows, unpacked = stream_size(body)
@@ -132,7 +132,7 @@ def stream_rows(body: memoryview, terms: Terms) -> Inputs:
 
 
 def _text_bytes(column: pa.Array, known: dict[tuple[int, ...], tuple[pa.Array, Ints]]) -> Ints:
-    """Checks the cells of a column; returns the bytes of each row's text once it has one of its own, `[B]`.
+    """Check the cells of a column; return the bytes of each row's text once it has one of its own, `[B]`.
 
     A dictionary, or a view, has a text once for many rows: `model.tables.columns.plain` writes it out for each.
 
@@ -160,7 +160,7 @@ def _text_bytes(column: pa.Array, known: dict[tuple[int, ...], tuple[pa.Array, I
 
 
 def _lengths(cells: pa.Array) -> Ints:
-    """Returns the bytes of texts, `[B]`; 0 for what is no text."""
+    """Return the bytes of texts, `[B]`; 0 for what is no text."""
     if not len(cells) or not holds_text(cells.type):
         return np.zeros(len(cells), np.int64)
     if pa.types.is_string_view(cells.type):
@@ -172,7 +172,7 @@ def _lengths(cells: pa.Array) -> Ints:
 
 
 def stream_size(body: bytes | memoryview) -> tuple[int, int]:
-    """Returns what an Arrow stream declares: its rows, and the bytes that it unpacks to; no batch is read.
+    """Return what an Arrow stream declares: its rows, and the bytes that it unpacks to; no batch is read.
 
     These are the bytes of all batches and dictionaries; of a dictionary that grows, of each of its states.
 
@@ -203,7 +203,7 @@ def stream_size(body: bytes | memoryview) -> tuple[int, int]:
 
 
 def _batch_bytes(metadata: memoryview, table: int, body: pa.Buffer | None) -> int:
-    """Returns the bytes of a RecordBatch's buffers, unpacked."""
+    """Return the bytes of a RecordBatch's buffers, unpacked."""
     content = np.frombuffer(b"" if body is None else body, np.uint8)
     if not _field(metadata, table, 3):  # RecordBatch.compression
         return len(content)
@@ -224,13 +224,13 @@ def _batch_bytes(metadata: memoryview, table: int, body: pa.Buffer | None) -> in
 
 
 def _number(data: memoryview, table: int, index: int, form: str) -> int:
-    """Returns a number in a flatbuffer's table, 0 by default."""
+    """Return a number in a flatbuffer's table, 0 by default."""
     place = _field(data, table, index)
     return int(struct.unpack_from(form, data, place)[0]) if place else 0
 
 
 def _field(data: memoryview, table: int, index: int) -> int:
-    """Returns the position of a field of a flatbuffer's table; 0 if the table hasn't got it."""
+    """Return the position of a field of a flatbuffer's table; 0 if the table hasn't got it."""
     (back,) = struct.unpack_from("<i", data, table)
     vtable = table - back
     (size,) = struct.unpack_from("<H", data, vtable)
@@ -242,7 +242,7 @@ def _field(data: memoryview, table: int, index: int) -> int:
 
 
 def _follow(data: memoryview, position: int) -> int:
-    """Returns the position that the offset at a position points to."""
+    """Return the position that the offset at a position points to."""
     return int(position + struct.unpack_from("<I", data, position)[0])
 
 
@@ -265,7 +265,7 @@ class ParquetCodec(TableCodec):
         self._process = ParquetProcess()
 
     def rows(self, body: memoryview, terms: Terms) -> Inputs:
-        """Returns the rows; see `TableCodec.rows`."""
+        """Return the rows; see `TableCodec.rows`."""
         schema, settings = terms.schema, terms.settings
         parsed = {
             "names": [feature.name for feature in schema.features],
@@ -278,13 +278,13 @@ class ParquetCodec(TableCodec):
         return stream_rows(stream, terms)
 
     def body(self, result: Result) -> list[bytes]:
-        """Returns the file of a table with `draws` as lists, and the facts in its metadata."""
+        """Return the file of a table with `draws` as lists, and the facts in its metadata."""
         sink = io.BytesIO()
         pa.parquet.write_table(arrow_table(result), sink)
         return [sink.getvalue()]
 
     def close(self) -> None:
-        """Ends the process that unpacks; the next body begins another."""
+        """End the process that unpacks; the next body begins another."""
         self._process.close()
 
 
@@ -297,7 +297,7 @@ class ParquetProcess:
         self._wire: Connection
 
     def unpack(self, body: memoryview, parsed: dict[str, Any], room: int) -> tuple[dict[str, Any], memoryview]:
-        """Returns what a file says of itself, and the wanted columns as an Arrow stream. It waits; threads call it.
+        """Return what a file says of itself, and the wanted columns as an Arrow stream. It waits; threads call it.
 
         Args:
             body: The file.
@@ -342,7 +342,7 @@ class ParquetProcess:
             )
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -350,7 +350,7 @@ class ParquetProcess:
 
 
 def _exchange(wire: Connection, question: bytes, body: memoryview) -> tuple[dict[str, Any], memoryview]:
-    """Returns the answer of the process and the stream behind it.
+    """Return the answer of the process and the stream behind it.
 
     Raises:
         OSError, EOFError: The process has ended.
@@ -361,7 +361,7 @@ def _exchange(wire: Connection, question: bytes, body: memoryview) -> tuple[dict
 
 
 def _failure(process: subprocess.Popen[bytes]) -> Exception:
-    """Returns the error for a file over which the process has ended."""
+    """Return the error for a file over which the process has ended."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(1)
     process.kill()  # if it hasn't ended

@@ -44,7 +44,7 @@ class CSVCodec(TableCodec):
     lists = False
 
     def rows(self, body: memoryview, terms: Terms) -> Inputs:
-        """Returns the rows; see `TableCodec.rows`."""
+        """Return the rows; see `TableCodec.rows`."""
         schema = terms.schema
         start = bytes(body[:MOST_HEADER_BYTES])
         advice = foreign_form(start)
@@ -62,14 +62,14 @@ class CSVCodec(TableCodec):
         return inputs_of_tables(_tables(body, header, schema), terms)
 
     def body(self, result: Result) -> Iterator[bytes]:
-        """Yields a header and one line a row; a list of classes is JSON."""
+        """Yield a header and one line a row; a list of classes is JSON."""
         table = pa.table({name: _column(values) for name, values in answer_columns(result).items()})
         for start in range(0, table.num_rows, PIECE_ROWS):
             yield as_csv(table.slice(start, PIECE_ROWS), header=not start)
 
 
 def _column(values: NDArray[Any]) -> pa.Array:
-    """Returns a column whose cells CSV has a text for."""
+    """Return a column whose cells CSV has a text for."""
     if values.dtype != object:
         return list_array(values)
     return text_array([json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell for cell in values])

@@ -41,7 +41,7 @@ class NpyCodec(TableCodec):
     whole = "an array"
 
     def rows(self, body: memoryview, terms: Terms) -> Inputs:
-        """Returns the rows; see `TableCodec.rows`."""
+        """Return the rows; see `TableCodec.rows`."""
         schema = terms.schema
         names = [feature.name for feature in schema.features]
         others = [feature.name for feature in schema.features if feature.kind not in NUMBERS]
@@ -71,7 +71,7 @@ class NpyCodec(TableCodec):
         return Inputs(Form.MATRIX, columns, len(matrix))
 
     def body(self, result: Result) -> list[bytes]:
-        """Returns a structured array `[B]` with a field for each column of the other formats.
+        """Return a structured array `[B]` with a field for each column of the other formats.
 
         `draws` is `[S]`, or `[S, C]`; a class is a text; a set of classes is `[C]`, whether each class is in it.
         """
@@ -94,7 +94,7 @@ class NpyCodec(TableCodec):
 
 
 def _cells(column: Column, classes: tuple[str, ...]) -> NDArray[Any]:
-    """Returns the cells of a column as an array without objects."""
+    """Return the cells of a column as an array without objects."""
     if column.unit is Unit.CLASS_SET:
         return np.zeros((column.rows, len(classes)), dtype=bool) if column.values is None else column.values
     cells = column.cells(classes)

@@ -21,7 +21,7 @@ SECONDS = 20
 
 
 def answer_all(wire: Connection) -> None:
-    """Answers questions until the connection ends, or has what this process can't take.
+    """Answer questions until the connection ends, or has what this process can't take.
 
     A question is JSON and a file. The JSON has `room`, the bytes of memory to take beside the file; `names` of the
     columns to unpack; and the most rows and columns. An answer is JSON and an Arrow stream. The JSON has `names` of all
@@ -46,7 +46,7 @@ def answer_all(wire: Connection) -> None:
 def unpacked(
     body: bytes, names: list[str], most_rows: int, most_columns: int, **_: Any
 ) -> tuple[dict[str, Any], bytes | pa.Buffer]:
-    """Returns what a file says of itself, and its wanted columns as a stream."""
+    """Return what a file says of itself, and its wanted columns as a stream."""
     with pa.parquet.ParquetFile(pa.BufferReader(body)) as file:
         facts = {"names": file.schema_arrow.names[: most_columns + 1], "rows": file.metadata.num_rows}
         leaves = [file.schema.column(index) for index in range(len(file.schema))]
@@ -66,13 +66,13 @@ def unpacked(
 
 
 def table_of(body: bytes, names: list[str], texts: list[str]) -> pa.Table:
-    """Returns the columns of a file; those of `texts` as dictionaries."""
+    """Return the columns of a file; those of `texts` as dictionaries."""
     with pa.parquet.ParquetFile(pa.BufferReader(body), read_dictionary=texts) as file:
         return file.read(columns=names, use_threads=False).select(names).replace_schema_metadata(None)
 
 
 def limit(room: int) -> None:
-    """Limits the memory to what is taken now and `room`, and the time; only Linux does that."""
+    """Limit the memory to what is taken now and `room`, and the time; only Linux does that."""
     if sys.platform == "linux":
         import resource
 

@@ -59,7 +59,7 @@ class TableCodec(Codec):
 
     @abstractmethod
     def rows(self, body: memoryview, terms: Terms) -> Inputs:
-        """Returns the rows.
+        """Return the rows.
 
         What the library raises of a body that is broken is raised as it is.
 
@@ -70,14 +70,14 @@ class TableCodec(Codec):
 
     @abstractmethod
     def body(self, result: Result) -> Iterable[bytes]:
-        """Returns the body of an answer, in pieces."""
+        """Return the body of an answer, in pieces."""
 
     def encode(self, result: Result) -> Encoded:
-        """Returns the answer; see `Codec.encode`."""
+        """Return the answer; see `Codec.encode`."""
         return Encoded(self.body(result), self.media_type, fact_headers(result))
 
     def decode(self, body: bytes, terms: Terms) -> ParsedRequest:
-        """Returns the rows and the options of a request; see `Codec.decode`."""
+        """Return the rows and the options of a request; see `Codec.decode`."""
         options, request = query_options(terms.query, terms.settings, terms.schema.target, terms.kind)
         try:
             inputs = self.rows(memoryview(body), terms)
@@ -94,12 +94,12 @@ class TableCodec(Codec):
 
 
 def most_columns(schema: Schema) -> int:
-    """Returns the most columns that a table for a model may have: its own, and some more, which an error names."""
+    """Return the most columns that a table for a model may have: its own, and some more, which an error names."""
     return len(schema.features) + len(schema.left_out) + SPARE_COLUMNS
 
 
 def check_size(taken: int, settings: Settings, times: int = UNPACKED) -> None:
-    """Checks the bytes that a table takes.
+    """Check the bytes that a table takes.
 
     Raises:
         TooLargeError: They are more than so many times the largest body.
@@ -112,7 +112,7 @@ def check_size(taken: int, settings: Settings, times: int = UNPACKED) -> None:
 
 
 def check_cells(rows: int, terms: Terms, texts: int = 0) -> None:
-    """Checks the rows of a table, and the memory of its columns: bits, and columns without values, take less.
+    """Check the rows of a table, and the memory of its columns: bits, and columns without values, take less.
 
     Args:
         rows: Number of rows.
@@ -127,7 +127,7 @@ def check_cells(rows: int, terms: Terms, texts: int = 0) -> None:
 
 
 def check_names(names: Sequence[str], schema: Schema) -> None:
-    """Checks the columns of a table before their cells are read.
+    """Check the columns of a table before their cells are read.
 
     The target and columns that training left out may be there; they are not read.
 
@@ -157,7 +157,7 @@ def check_names(names: Sequence[str], schema: Schema) -> None:
 
 
 def inputs_of_tables(tables: Iterable[pa.Table], terms: Terms) -> Inputs:
-    """Returns the rows of tables as canonical columns.
+    """Return the rows of tables as canonical columns.
 
     Args:
         tables: The rows in order, some at a time, at least one table; `check_names` has accepted the names.
@@ -200,7 +200,7 @@ def _columns_of_table(table: pa.Table, schema: Schema, first: int) -> dict[str, 
 
 
 def number_column(feature: Feature, values: NDArray[Any], where: Callable[[int], str], problems: Problems) -> Doubles:
-    """Returns numbers `[B]` of any type as the canonical column of a number or a boolean; NaN is a missing cell.
+    """Return numbers `[B]` of any type as the canonical column of a number or a boolean; NaN is a missing cell.
 
     Args:
         feature: The feature.
@@ -220,7 +220,7 @@ def number_column(feature: Feature, values: NDArray[Any], where: Callable[[int],
 
 
 def number_columns(schema: Schema, matrix: NDArray[Any], where: Callable[[int, int], str]) -> dict[str, Doubles]:
-    """Returns a matrix of numbers `[B, D]` of any type, the features in schema order, as canonical columns.
+    """Return a matrix of numbers `[B, D]` of any type, the features in schema order, as canonical columns.
 
     A matrix of finite numbers is checked as a whole; only another one, or one with booleans, a column at a time.
 
@@ -256,5 +256,5 @@ def _explain_missing(feature: Feature, row: int) -> str:  # noqa: ARG001 - the s
 
 
 def _sentence(error: TableError) -> str:
-    """Returns the message of an error of a table as a sentence of its own; a cell in it can be long."""
+    """Return the message of an error of a table as a sentence of its own; a cell in it can be long."""
     return f"{str(error)[:1].upper()}{shorten(str(error)[1:], 1000)}."

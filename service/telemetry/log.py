@@ -36,12 +36,12 @@ LINES = frozenset({"exception", "stack"})
 
 
 def for_people(style: Literal["auto", "console", "json"]) -> bool:
-    """Returns whether log lines are for people rather than machines."""
+    """Return whether log lines are for people rather than machines."""
     return style == "console" or (style == "auto" and sys.stderr.isatty())
 
 
 def escaped(value: Any, *, lines: bool = False) -> Any:
-    r"""Returns what a log line says, with what isn't printable in its texts as escapes, such as \x1b.
+    r"""Return what a log line says, with what isn't printable in its texts as escapes, such as \x1b.
 
     Clients choose paths and values. A control character would command the terminal that shows the log, a line break
     would forge a line, and a mark of direction (U+202E) would show another text than there is.
@@ -88,7 +88,7 @@ class Stderr:
     _counting: ClassVar[threading.Lock] = threading.Lock()
 
     def write(self, text: str) -> int:
-        """Writes a text, or leaves it to the thread that writes; drops it if too many wait there."""
+        """Write a text, or leave it to the thread that writes; drop it if too many wait there."""
         with suppress(OSError, ValueError):
             if (waiting := Stderr._waiting) is None:
                 sys.stderr.write(text)
@@ -101,7 +101,7 @@ class Stderr:
         return len(text)
 
     def flush(self) -> None:
-        """Hands on what was written."""
+        """Hand on what was written."""
         if Stderr._waiting is None:
             with suppress(OSError, ValueError):
                 sys.stderr.flush()
@@ -109,7 +109,7 @@ class Stderr:
     @classmethod
     @contextmanager
     def in_thread(cls) -> Iterator[None]:
-        """Has a thread write during the block, so that nothing else waits for who reads; a fork ends it."""
+        """Have a thread write during the block, so that nothing else waits for who reads; a fork ends it."""
         waiting: queue.Queue[str | None] = queue.Queue(WAITING_TEXTS)
         thread = threading.Thread(target=cls._write_all, args=(waiting, sys.stderr.fileno()), name="log", daemon=True)
         thread.start()
@@ -144,7 +144,7 @@ os.register_at_fork(after_in_child=Stderr._forget)
 
 
 def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> None:
-    """Sends the log of the whole process to stderr, the web server's lines included, in one form.
+    """Send the log of the whole process to stderr, the web server's lines included, in one form.
 
     Args:
         level: The least level: debug, info, warning or error.
@@ -206,7 +206,7 @@ class LogLimit:
         self._held_back = 0
 
     def held_back(self) -> int | None:
-        """Asks for one line; returns None if it is to be held back, else how many were before it."""
+        """Ask for one line; return None if it is to be held back, else how many were before it."""
         now = self._clock()
         if now >= self._end:
             self._end = now + self._seconds
@@ -255,7 +255,7 @@ class Tracing:
 
     @classmethod
     def of_environment(cls) -> Tracing | None:
-        """Returns tracing if the environment asks for it."""
+        """Return tracing if the environment asks for it."""
         exporter = os.environ.get("OTEL_TRACES_EXPORTER", "").lower()
         endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
         disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
@@ -268,7 +268,7 @@ class Tracing:
             return None
 
     def begin(self, method: str, route: str, trace: Mapping[str, str], since: int) -> Span | None:
-        """Begins the span of a request; None for one that is no prediction.
+        """Begin the span of a request; None for one that is no prediction.
 
         Args:
             method: Of HTTP.
@@ -282,12 +282,12 @@ class Tracing:
         return self._tracer.start_span(f"{method} {route}", parent, self._kind, start_time=since)
 
     def traceparent(self, span: Span) -> str:
-        """Returns the header that says where a span belongs."""
+        """Return the header that says where a span belongs."""
         context = span.get_span_context()
         return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
     def end(self, span: Span, status: int, said: Mapping[str, Any]) -> None:
-        """Ends a span.
+        """End a span.
 
         Args:
             span: The span.
@@ -304,5 +304,5 @@ class Tracing:
         span.end()
 
     def close(self) -> None:
-        """Sends the spans that wait; it may take as long as the exporter waits for its collector."""
+        """Send the spans that wait; it may take as long as the exporter waits for its collector."""
         self._provider.shutdown()

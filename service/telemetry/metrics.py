@@ -139,21 +139,21 @@ class Telemetry:
         return Gauge(name, help_line, labels, registry=self.registry, multiprocess_mode=mode)
 
     def follow(self, gauge: Gauge, function: Callable[[], float]) -> None:
-        """Has a gauge show what a function returns."""
+        """Have a gauge show what a function returns."""
         self._followed.append((gauge, function))
 
     def follow_pending(self, admission: Admission) -> None:
-        """Has two gauges show what is pending."""
+        """Have two gauges show what is pending."""
         self.follow(self._pending, lambda: admission.pending)
         self.follow(self._pending_cost, lambda: admission.pending_cost)
 
     def refresh(self) -> None:
-        """Sets the gauges that follow functions."""
+        """Set the gauges that follow functions."""
         for gauge, function in self._followed:
             gauge.set(function())
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Returns the metrics, of all front ends, and their media type.
+        """Return the metrics, of all front ends, and their media type.
 
         Args:
             accept: The header `Accept` of the scrape.
@@ -171,24 +171,24 @@ class Telemetry:
         return encode(registry), content_type
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Counts one answered request."""
+        """Count one answered request."""
         requests, request_seconds = self._of_requests(method, route, status)
         requests.inc()
         request_seconds.observe(seconds)
 
     def count_reload(self, outcome: str) -> None:
-        """Counts what happened to one version."""
+        """Count what happened to one version."""
         self._reloads.labels(outcome).inc()
 
     def count_pass(self, name: str, version: str, jobs: int, rows: int, seconds: float) -> None:
-        """Counts one pass of the engine; any thread may."""
+        """Count one pass of the engine; any thread may."""
         self.pass_jobs.observe(jobs)
         batches, size = self.versions[name, version].batches, 1 << (rows - 1).bit_length()
         count, before = batches.get(size, (0, 0.0))
         batches[size] = count + 1, before + seconds
 
     def show_served(self, served: Sequence[tuple[str, str]]) -> None:
-        """Takes name and version of all that are served, in the place of those before, at once."""
+        """Take name and version of all that are served, in the place of those before, at once."""
         self.served = served
         for name, version in self.versions.keys() - set(served):
             del self.versions[name, version]
@@ -202,7 +202,7 @@ class Telemetry:
 
 
 def reload_counter(registry: CollectorRegistry | None) -> Counter:
-    """Returns the counter of versions that were loaded, refused and unloaded; an engine process counts them, too."""
+    """Return the counter of versions that were loaded, refused and unloaded; an engine process counts them, too."""
     about = "Versions loaded, refused and unloaded since the start."
     made = Counter("murho_reloads_total", about, ("outcome",), registry=registry)
     for outcome in ("loaded", "refused", "unloaded"):
@@ -248,7 +248,7 @@ class OfVersion:
         self._spread: Counter | None = None  # a model has std or entropy
 
     def count_rows(self, prediction: AnyPrediction, rows: int, *, noise: bool = True) -> None:
-        """Counts the rows of a prediction, or of a part of one, and what they say of the model's doubt.
+        """Count the rows of a prediction, or of a part of one, and what they say of the model's doubt.
 
         Answers without draws (``samples=0``) and of the function alone have no split of their spread, so only the rows
         unlike the training rows are counted there.
@@ -281,7 +281,7 @@ class OfVersion:
         self._spread_rows.inc(rows)
 
     def count_answer(self, rows: int, timing: Timing, seconds: float) -> None:
-        """Counts a request that was answered; its rows are counted before.
+        """Count a request that was answered; its rows are counted before.
 
         Args:
             rows: Number of rows.
@@ -298,17 +298,17 @@ class OfVersion:
         self.compute += timing.compute
 
     def count_totals(self, rows: int, groups: int) -> None:
-        """Counts the rows and groups of answered totals."""
+        """Count the rows and groups of answered totals."""
         self._metrics.totals_rows.labels(*self._labels).inc(rows)
         self._metrics.totals_groups.labels(*self._labels).inc(groups)
 
     def count_failure(self, seconds: float) -> None:
-        """Counts a request that was refused or failed."""
+        """Count a request that was refused or failed."""
         self.failed += 1
         self.failed_seconds += seconds
 
     def count_outcomes(self, count: int, inside: int, *, alarm: bool) -> None:
-        """Counts outcomes, those in their band or set, and shows whether the alarm is raised; any thread may."""
+        """Count outcomes, those in their band or set, and show whether the alarm is raised; any thread may."""
         self._metrics.outcomes.labels(*self._labels).inc(count)
         self._metrics.inside.labels(*self._labels).inc(inside)
         self._metrics.alarm.labels(*self._labels).set(alarm)
@@ -321,7 +321,7 @@ class _ServedVersions:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """Makes the gauges, as prometheus-client asks."""
+        """Make the gauges, as prometheus-client asks."""
         served = self._metrics.served
         yield GaugeMetricFamily("murho_served_versions", "Versions served.", value=len(served))
         info = GaugeMetricFamily("murho_model_info", "1 for each version served.", labels=OF_VERSION)

@@ -28,7 +28,7 @@ PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name on its first use."""
+    """Import a name on its first use."""
     if name == "__version__":
         return version("murho")
     if name not in PLACES:
@@ -44,5 +44,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names of the package, those not yet imported too."""
+    """Return the names of the package, those not yet imported too."""
     return sorted({*globals(), *__all__})

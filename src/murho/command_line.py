@@ -66,7 +66,7 @@ class LazyGroup(TyperGroup):
     """The names and help lines of all commands; imports a command only when it is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Replaces the placeholder of the called command by the command."""
+        """Replace the placeholder of the called command by the command."""
         if args and args[0] in COMMANDS:
             name = args[0]
             module = import_module(f"murho.cli.{MODULES.get(name, name)}")
@@ -88,7 +88,7 @@ app = typer.Typer(
 
 
 def _listed() -> None:
-    """A placeholder for the help page; `LazyGroup` replaces it."""
+    """Return a placeholder for the help page; `LazyGroup` replaces it."""
 
 
 for _name, (_line, _panel) in COMMANDS.items():
@@ -111,7 +111,7 @@ def options(
 
 
 def main() -> None:
-    """Runs the command line; prints a `MurhoError`, or what the system refused, as one line, without a traceback."""
+    """Run the command line; print a `MurhoError`, or what the system refused, as one line, without a traceback."""
     let_threads_sleep()
     if None in (sys.stdout, sys.stderr):  # what is closed
         nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the end

@@ -73,7 +73,7 @@ def log_model(model: str | Path, name: str = "model", **more: Any) -> Any:
 
 
 def signature_of(posterior: Posterior) -> ModelSignature:
-    """The columns that a model takes and gives, and its parameters, with defaults.
+    """Return the columns that a model takes and gives, and its parameters, with defaults.
 
     Args:
         posterior: The model.
@@ -119,7 +119,7 @@ class _Answers:
         self.posterior = posterior
 
     def predict(self, data: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """The columns of ``murho predict`` for B rows.
+        """Return the columns of ``murho predict`` for B rows.
 
         Args:
             data: The rows.
@@ -140,7 +140,7 @@ class _Answers:
 
 
 def _answered(posterior: Posterior, columns: Columns, options: PredictOptions) -> pa.Table:
-    """The columns of ``murho predict``; lists, such as prediction sets, are text."""
+    """Return the columns of ``murho predict``; lists, such as prediction sets, are text."""
     check_options(options)
     return lists_as_text(answer_table(written_columns(posterior.predict(columns, options), options)))
 

@@ -55,7 +55,7 @@ def adaptation(
 
 
 def _told(state: State) -> dict[str, Any]:
-    """What there is to say of a state."""
+    """Return what there is to say of a state."""
     import torch
 
     from murho.service.outcomes.adaptation import state_of

@@ -142,5 +142,5 @@ def _write_csv(
 
 
 def answer_column(name: str, taken: Mapping[str, Any]) -> str:
-    """The name of a column of the answer, where a column of the file may have the same."""
+    """Return the name of a column of the answer, where a column of the file may have the same."""
     return f"total_{name}" if name in taken else name

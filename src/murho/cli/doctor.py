@@ -62,7 +62,7 @@ class Finding:
 
 
 def examine(settings: "Settings") -> Iterator[Finding]:
-    """Runs all checks, one after the other; a check that fails is a problem, and the next ones follow."""
+    """Run all checks, one after the other; a check that fails is a problem, and the next ones follow."""
     for name, check in CHECKS.items():
         try:
             yield from check(settings)

@@ -17,7 +17,7 @@ SCORES = {"log_loss": "log loss (nats)", "brier": "Brier score", "ece": "calibra
 
 
 def report_lines(report: Mapping[str, Any], unit: str | None) -> list[str]:
-    """An evaluation as lines for people.
+    """Return an evaluation as lines for people.
 
     Args:
         report: The report of `model.evaluation.judging.evaluate_table`.

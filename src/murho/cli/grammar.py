@@ -19,7 +19,7 @@ FILES = "CSV, Parquet, Arrow, JSON or Excel file, .gz and .zip, too; - for stdin
 
 
 def uniform(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the arguments that all take alike.
+    """Return a command with the arguments that all take alike.
 
     Args:
         command: A function for typer. If it asks a checkpoint, its parameter ``name`` or ``model`` gets the name, or
@@ -72,7 +72,7 @@ def uniform(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def parameter(name: str, option: Any, kind: Any = str | None, default: Any = None) -> inspect.Parameter:
-    """A parameter of a command, with typer's argument or option for it."""
+    """Return a parameter of a command, with typer's argument or option for it."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
@@ -97,7 +97,7 @@ def _is_option(parameter: inspect.Parameter) -> bool:
 
 
 def name_and_data(places: Sequence[str], model: str | None, needed: bool | None) -> tuple[str | None, Path | None]:
-    """The name of a checkpoint and the file, from what was given.
+    """Return the name of a checkpoint and the file, from what was given.
 
     Args:
         places: The arguments.
@@ -122,7 +122,7 @@ def name_and_data(places: Sequence[str], model: str | None, needed: bool | None)
 
 
 def complete_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The names of the checkpoints that begin so."""
+    """Return the names of the checkpoints that begin so."""
     from murho.model.checkpoint.stores import store_at
 
     try:
@@ -133,13 +133,13 @@ def complete_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_places(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The names of checkpoints, and the files, that begin so."""
+    """Return the names of checkpoints, and the files, that begin so."""
     files = [f"{path}/" if path.is_dir() else str(path) for path in Path().glob(f"{incomplete}*")]
     return [*complete_names(ctx, incomplete), *sorted(files)]
 
 
 def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The columns of the file that begin so."""
+    """Return the columns of the file that begin so."""
     from murho.model.tables.table_files import read_table
 
     try:

@@ -77,7 +77,7 @@ def learn(
 
 
 def _learned(store: Store, name: str, checkpoints: str, device: str) -> JSON:
-    """Learns once; returns what became of it."""
+    """Learn once; return what became of it."""
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.runtime import resolve_device
 
@@ -99,7 +99,7 @@ def _learned(store: Store, name: str, checkpoints: str, device: str) -> JSON:
 
 
 def better_version(old: Posterior, rows: Sequence[JSON], device: str) -> tuple[JSON, Posterior | None]:
-    """What a version becomes by labelled rows in time, if that is better on the newest; and what became of it.
+    """Return what a version becomes by labelled rows in time, if that is better on the newest; and what became of it.
 
     Args:
         old: The version.
@@ -155,7 +155,7 @@ def _since(old: Posterior) -> tuple[float, str]:
 
 
 def _rows(store: Store, old: Posterior) -> tuple[list[_Row], int]:
-    """The outcomes that a version has not learned from, in the order in which they came; and how many can't be used.
+    """Return the outcomes that a version has not learned from, in order, and how many can't be used.
 
     A cell may be missing where training rows had missing ones: elsewhere the network has no input for it.
     """
@@ -178,7 +178,7 @@ def _rows(store: Store, old: Posterior) -> tuple[list[_Row], int]:
 
 
 def _table(rows: Sequence[JSON], old: Posterior) -> pa.Table:
-    """The rows as a table; categories are texts, also where all cells of a column are missing."""
+    """Return the rows as a table; categories are texts, also where all cells of a column are missing."""
     import pyarrow as pa
 
     from murho.model.tables.schema import FeatureKind

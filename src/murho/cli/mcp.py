@@ -44,7 +44,7 @@ def mcp(
 
 
 async def _speak(settings: "Settings", url: str | None) -> None:
-    """Answers an agent over stdin and stdout, from a service of its own or from the one at a URL."""
+    """Answer an agent over stdin and stdout, from a service of its own or from the one at a URL."""
     import asyncio
     from contextlib import AsyncExitStack
     from functools import partial

@@ -34,7 +34,7 @@ def models(
 
 
 def model_lines(found: Sequence[CheckpointSummary], now: datetime) -> list[str]:
-    """A table for people, a line for each checkpoint; what is wrong with one stands below.
+    """Return a table for people, a line for each checkpoint; what is wrong with one stands below.
 
     Args:
         found: The checkpoints.

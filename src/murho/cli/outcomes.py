@@ -123,7 +123,7 @@ def quality(
 
 
 def _store_or_url(url: str | None, store: str | None) -> str | None:
-    """The store, if there is no URL."""
+    """Return the store, if there is no URL."""
     store = store or (os.environ.get("MURHO_STORE") if url is None else None)
     if (url is None) == (store is None):
         raise OptionError("Give one of --url, the address of the service, and --store, the store itself")
@@ -181,7 +181,7 @@ def _checked(data: Path, form: FileForm, *, classes: bool) -> tuple[list[str], l
 
 
 def _export(store: Store, name: str, output: Path) -> int:
-    """Writes predictions with their outcomes, some at a time; returns how many."""
+    """Write predictions with their outcomes, some at a time; return how many."""
     import numpy as np
     import pyarrow as pa
 
@@ -214,7 +214,7 @@ def _export(store: Store, name: str, output: Path) -> int:
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what is known of each version, and of its groups, as lines for people."""
+    """Yield what is known of each version, and of its groups, as lines for people."""
     if not found["versions"]:
         yield f"no outcomes of {found['model']} since {found['from']}"
     for version in found["versions"]:

@@ -35,7 +35,7 @@ def naming_failures(path: Path | None) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A context with a file to write, which takes its place at the end, unless an error ends the context.
+    """Return a context with a file to write, which takes its place at the end, unless an error ends the context.
 
     Raises:
         TableError: It can't be written.
@@ -50,7 +50,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def csv_writer(path: Path | None) -> Iterator[Callable[[pa.Table], None]]:
-    """A context with a function that writes further rows; all have the columns of the first.
+    """Return a context with a function that writes further rows; all have the columns of the first.
 
     Args:
         path: The file, which is there when the context ends, unless an error ends it; None: stdout.
@@ -86,7 +86,7 @@ ROWS_PER_GROUP = 131_072
 
 @contextmanager
 def parquet_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
-    """A context with a function that writes further rows; all have the columns of the first.
+    """Return a context with a function that writes further rows; all have the columns of the first.
 
     The first row group has the types of all. A column without a value in it is of texts. The file is there when the
     context ends, unless an error ends it.
@@ -127,7 +127,7 @@ def parquet_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
 
 
 def _typed(schema: pa.Schema) -> pa.Schema:
-    """The types of all rows, from those of some: a text that some lack may come later."""
+    """Return the types of all rows, from those of some: a text that some lack may come later."""
     return pa.schema(
         [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in schema], schema.metadata
     )

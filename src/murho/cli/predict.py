@@ -183,7 +183,7 @@ def predict(
 
 
 def _naming_each(data: Path, blocks: Iterator[Scored]) -> Iterator[Scored]:
-    """The blocks; what is wrong with them, and not what becomes of them, is said with the name of the file."""
+    """Return the blocks; what is wrong with them, and not what becomes of them, is said with the name of the file."""
     with naming(data):
         yield from blocks
 

@@ -50,7 +50,7 @@ def finish_revision(
 
 
 def _lines(revised: Revised) -> list[str]:
-    """What changed, the scores before and after, and what calibrates."""
+    """Return what changed, the scores before and after, and what calibrates."""
     facts, spec, before, after = revised.facts, revised.posterior.spec, revised.before, revised.after
     version, unit, updated = facts["from_version"], spec.schema.target.unit, revised.kind == "update"
     if updated:

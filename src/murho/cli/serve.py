@@ -105,7 +105,7 @@ def serve(
 
 
 def configuration_of(options: dict[str, Any], file: Path | None = None) -> "Configuration":
-    """Returns the settings, of which a command has some as options; an option that is None was not given."""
+    """Return the settings, of which a command has some as options; an option that is None was not given."""
     from murho.service.settings import Settings, read_configuration
 
     given = {name: value for name, value in options.items() if name in Settings.model_fields and value is not None}
@@ -113,7 +113,7 @@ def configuration_of(options: dict[str, Any], file: Path | None = None) -> "Conf
 
 
 def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
-    """Prints the served and refused checkpoints, and a request to try."""
+    """Print the served and refused checkpoints, and a request to try."""
     from murho.service.models.loader import first_of
     from murho.service.predict.json_rows import example_row
     from murho.service.telemetry.log import escaped

@@ -30,7 +30,7 @@ MORE_WARNINGS = "More values are unlike the training rows"
 
 
 def connect(url: str) -> Client:
-    """A client of the service at an address.
+    """Return a client of the service at an address.
 
     Raises:
         OptionError: The client is not installed.
@@ -91,7 +91,7 @@ class ServiceScorer:
         self._model = model
 
     def score(self, block: pa.Table) -> Scored:
-        """The answer of the service; it lists the first 100 warnings, so further imputed rows don't count."""
+        """Return the answer of the service; it lists the first 100 warnings, so further imputed rows don't count."""
         columns = columns_from_table(block, self.schema)
         options, classes = self._options, self.schema.target.classes
         # What only the other kind of target has is not sent: the service would refuse it.
@@ -126,7 +126,7 @@ class ServiceScorer:
 
 
 def _prediction(answer: Answer, options: PredictOptions) -> Prediction | ClassPrediction:
-    """The answer of a service as one of this process."""
+    """Return the answer of a service as one of this process."""
     names = ("samples", "seed", "calibrated", "extrapolation", "epistemic_std", "percentiles", "draws")
     shared = {name: getattr(answer, name) for name in names}
     shared["mc_error"] = None if answer.mc_error is None else MonteCarloError(**answer.mc_error)
@@ -146,7 +146,7 @@ def _prediction(answer: Answer, options: PredictOptions) -> Prediction | ClassPr
 
 
 def _schema(described: Mapping[str, Any]) -> Schema:
-    """The schema of a model, as ``GET /models/{name}`` describes it."""
+    """Return the schema of a model, as ``GET /models/{name}`` describes it."""
     target, classes = described["target"], described["target"].get("classes")
     return Schema(
         tuple(map(_feature, described["features"])),
@@ -156,7 +156,7 @@ def _schema(described: Mapping[str, Any]) -> Schema:
 
 
 def _feature(item: dict[str, Any]) -> Feature:
-    """A feature with what reading its cells takes: the service itself knows the training range."""
+    """Return a feature with what reading its cells takes: the service itself knows the training range."""
     return Feature(
         name=item["name"],
         kind=FeatureKind(item["kind"]),
@@ -172,7 +172,7 @@ def _feature(item: dict[str, Any]) -> Feature:
 
 @contextmanager
 def client_errors() -> Iterator[None]:
-    """The client's errors as Murho's, in one line."""
+    """Return the client's errors as Murho's, in one line."""
     from murho_client import MurhoClientError
 
     try:

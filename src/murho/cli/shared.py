@@ -67,7 +67,7 @@ def check_engine(engine: str) -> None:
 def find_version(
     checkpoints: str, name: str | None, version: str | None, device: str = "cpu"
 ) -> tuple[CheckpointStore, Path]:
-    """The place of checkpoints, and the directory of a version in it: what it has fetched stays as long as the place.
+    """Return the place of checkpoints, and the directory of a version in it; fetched files stay as long as the place.
 
     Args:
         checkpoints: ``--checkpoints``.
@@ -100,7 +100,7 @@ def find_version(
 
 
 def require_name(name: str | None) -> str:
-    """The name of a model that only a store or a service knows.
+    """Return the name of a model that only a store or a service knows.
 
     Raises:
         OptionError: There is none.
@@ -111,7 +111,7 @@ def require_name(name: str | None) -> str:
 
 
 def open_rows(data: Path, directory: Path | None, form: FileForm = AS_IT_IS, *, labelled: bool) -> pa.Table:
-    """The table in a file, after a check of its columns and first rows.
+    """Return the table in a file, after a check of its columns and first rows.
 
     Args:
         data: The file.
@@ -133,7 +133,7 @@ def open_rows(data: Path, directory: Path | None, form: FileForm = AS_IT_IS, *, 
 
 
 def load_posterior(directory: Path, device: str, engine: str = "auto") -> Posterior:
-    """A version, loaded to answer with all processors."""
+    """Return a version, loaded to answer with all processors."""
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.runtime import resolve_device, use_threads_for_answering
 
@@ -151,7 +151,7 @@ def naming(data: Path) -> Iterator[None]:
 
 
 def named(data: Path) -> str:
-    """The path of a file, for people."""
+    """Return the path of a file, for people."""
     return "stdin" if str(data) == "-" else str(data)
 
 
@@ -168,7 +168,7 @@ def numbers_of(option: str, text: str, kind: Callable[[str], Number], example: s
 
 
 def prediction_options(percentiles: str | None, thresholds: str | None, *, raw: bool, **more: Any) -> PredictOptions:
-    """The options of predictions and totals, checked.
+    """Return the options of predictions and totals, checked.
 
     Args:
         percentiles: ``--percentiles``.
@@ -225,7 +225,7 @@ def print_written(made: WrittenVersion, **facts: Any) -> None:
 
 
 def report_or_warning(make: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
-    """The files of a report; none, with a warning, where it can't be made: it must never cost the checkpoint."""
+    """Return the files of a report; none, with a warning, where it can't be made: it must never cost the checkpoint."""
     try:
         return make()
     except Exception as error:

@@ -96,7 +96,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _line(problem: ErrorDetails, text: str) -> str:
-    """The line of a mistake; empty if it is not found."""
+    """Return the line of a mistake; empty if it is not found."""
     key = re.compile(rf"\b{re.sub('[-_]', '[-_]', str(problem['loc'][-1]))}\b[\"']?\s*=")
     return next((f", line {number}" for number, line in enumerate(text.splitlines(), 1) if key.search(line)), "")
 
@@ -132,7 +132,7 @@ def option_parameters(options: type[TrainOptions] = TrainOptions) -> list[inspec
 
 
 def option_values(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that the user gave, as `model.training.options.make_options` takes them.
+    """Return the options that the user gave, as `model.training.options.make_options` takes them.
 
     Args:
         given: Option → the value from typer; None or empty if it was not given.
@@ -223,7 +223,7 @@ declare(train, [*inspect.signature(train, eval_str=True).parameters.values(), *o
 def _settings(
     data: Path, target: str | None, name: str | None, config: Path | None, given: Mapping[str, Any]
 ) -> tuple[str, str, TrainOptions]:
-    """The target, the name of the checkpoint and the options that the command line and a TOML file give.
+    """Return the target, the name of the checkpoint and the options that the command line and a TOML file give.
 
     Args:
         data: The file of the table.
@@ -248,7 +248,7 @@ def _settings(
 
 
 def _name_of(data: Path) -> str:
-    """The name of a checkpoint that the name of a file gives.
+    """Return the name of a checkpoint that the name of a file gives.
 
     Raises:
         OptionError: It gives none; the message suggests one.

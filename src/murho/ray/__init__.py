@@ -20,7 +20,7 @@ PLACES = {"app": "murho.ray.serve_app", "predict": "murho.ray.datasets"}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name on its first use."""
+    """Import a name on its first use."""
     if name not in PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from murho.ray.library import require_ray
@@ -30,5 +30,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names of the package, those not yet imported too."""
+    """Return the names of the package, those not yet imported too."""
     return sorted({*globals(), *__all__})

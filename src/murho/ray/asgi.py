@@ -39,7 +39,7 @@ class ReplicaApp:
         return cast("ServiceContext", self._state["service"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles the lifespan, or one request."""
+        """Handle the lifespan, or one request."""
         if scope["type"] == "lifespan":
 
             async def send_when_loaded(message: Message) -> None:

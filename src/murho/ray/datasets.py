@@ -54,7 +54,7 @@ class Worker(Generic[Found]):
         self._answer, self._given = answer, given
 
     def score(self, block: pa.Table) -> Found:
-        """The answer for a block."""
+        """Return the answer for a block."""
         return self._answer(self._posterior, block, *self._given)
 
     __call__ = score
@@ -67,7 +67,7 @@ def answers_of_workers(
     workers: int | None,
     blocks: Iterable[pa.Table],
 ) -> Iterator[Found]:
-    """The answers of Ray for blocks, in their order; a few blocks for each worker are in memory.
+    """Return the answers of Ray for blocks, in their order; a few blocks for each worker are in memory.
 
     A worker that dies is replaced, and its blocks are answered again.
 
@@ -103,7 +103,7 @@ def answers_of_workers(
 def _score_rows(
     posterior: Posterior, block: pa.Table, options: PredictOptions, warnings: bool, keep_inputs: bool
 ) -> pa.Table:
-    """The columns of the answer for a block of a dataset, behind its own if these are kept."""
+    """Return the columns of the answer for a block of a dataset, behind its own if these are kept."""
     answers = score_block(posterior, block, options, warnings=warnings).answers
     return beside(block, answers) if keep_inputs else answers
 

@@ -69,7 +69,7 @@ def ray_running(workers: int | None = None) -> Iterator[None]:
 
 
 def processors_of_ray() -> int:
-    """Number of processors of the Ray that is running, at least 1."""
+    """Return the number of processors of the Ray that is running, at least 1."""
     import ray
 
     return max(1, int(ray.cluster_resources().get("CPU", 1)))

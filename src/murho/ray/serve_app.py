@@ -28,7 +28,7 @@ class Replica:
     app: ReplicaApp
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """The cost that is pending, for `murho.ray.pending_cost.PendingCost`."""
+        """Return the cost that is pending, for `murho.ray.pending_cost.PendingCost`."""
         return {METRIC: float(self.app.service.engine.admission.pending_cost)}
 
     async def check_health(self) -> None:
@@ -38,7 +38,7 @@ class Replica:
 
 
 def _asgi_app(settings: Settings) -> Callable[[], ReplicaApp]:
-    """A function that makes the application, in the replica."""
+    """Return a function that makes the application, in the replica."""
 
     def build() -> ReplicaApp:
         import ray
