@@ -11,7 +11,7 @@ SOURCE = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
 
 
 def absolute(link: re.Match[str]) -> str:
-    """A link with an address of its own; a picture is the file itself."""
+    """Return a link with an address of its own; a picture is the file itself."""
     return f"{link[1]}{SOURCE}/{'raw' if link[1].startswith('!') else 'blob'}/main/{link[2]}"
 
 

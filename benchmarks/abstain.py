@@ -47,7 +47,7 @@ COLUMNS = {
 
 
 def measured(data: Path, name: str, repeats: int) -> dict[str, dict[str, float | None]]:
-    """What one table shows, by limit: shares broken, taken and wrong, and those of the checkpoint's own rows."""
+    """Return what one table shows, by limit: shares broken, taken and wrong, and those of the checkpoint's own rows."""
     dataset, random = CLASSES[name], np.random.default_rng(0)
     rows = read_set(dataset, data)
     order = random.permutation(rows.num_rows)
@@ -117,7 +117,7 @@ def _logs(second: Doubles) -> Tensor:
 
 
 def known_evidence(rows: int, seed: int) -> dict[str, tuple[float, float]]:
-    """The true risk of decisions that are taken, and their share, by evidence: of rows that chose nothing, and others.
+    """Return the true risk of taken decisions, and their share, by evidence: rows that chose nothing, and others.
 
     Args:
         rows: Held-out rows.
@@ -152,14 +152,14 @@ def known_evidence(rows: int, seed: int) -> dict[str, tuple[float, float]]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_data(parser, CLASSES)
     add_counts(parser, repeats=(100, "splits of a table, or made-up checkpoints"))
     parser.add_argument("--known", action="store_true", help="evidence whose truth is known, and no tables")
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Measures and prints."""
+    """Measure and print."""
     if options.known:
         repeats = [known_evidence(KNOWN_ROWS, seed) for seed in range(options.repeats)]
         of_ways: dict[str, Report] = {}

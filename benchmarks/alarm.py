@@ -45,7 +45,7 @@ BEFORE = 500
 def alarm_at(
     shape: str, rows: int, outcomes: int, seed: int, *, shift: float = 0.0, spread: float = 1.0, after: int = 0
 ) -> int | None:
-    """The number of outcomes of one stream after which the alarm is raised; None: it isn't.
+    """Return the number of outcomes of one stream after which the alarm is raised; None: it isn't.
 
     Args:
         shape: Of `SHAPES`.
@@ -68,12 +68,12 @@ def alarm_at(
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_counts(parser, streams=(1000, "streams of a cell"), outcomes=(3000, "outcomes of a stream"))
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Measures and prints."""
+    """Measure and print."""
     found: dict[str, dict[str, float]] = {}
     for shape in SHAPES:
         for rows in ROWS:

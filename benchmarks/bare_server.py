@@ -39,7 +39,7 @@ class Options(BaseModel):
 
 
 def application(schema: Schema, answer: bytes) -> FastAPI:
-    """The route."""
+    """Return the route."""
     fields: dict[str, Any] = {
         f"feature_{number}": (TYPES[feature.kind], Field(alias=feature.name))
         for number, feature in enumerate(schema.features)

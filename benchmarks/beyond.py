@@ -54,7 +54,7 @@ TOGETHER = ("product", "sum")
 
 
 def function_of(kind: str, generator: Generator) -> Function:
-    """A function of that kind of rows ``[N, D]``, drawn anew; it returns ``[N]``."""
+    """Return a function of that kind of rows ``[N, D]``, drawn anew; it returns ``[N]``."""
     sign, a, b, c = generator.choice([-1.0, 1.0]), *generator.normal(size=3)
     if kind.startswith("degree"):
         weights = generator.normal(size=int(kind[-1]) + 1)
@@ -88,7 +88,7 @@ class Cells:
 
 
 def cells(kind: str, table: Doubles, generator: Generator) -> Cells:
-    """The cells of a table ``[N, D]``."""
+    """Return the cells of a table ``[N, D]``."""
     names: list[str] = []
     rows: list[Doubles] = []
     for distance in DISTANCES:
@@ -105,7 +105,7 @@ def cells(kind: str, table: Doubles, generator: Generator) -> Cells:
 
 
 def task(kind: str, number: int, budget: float | None = None) -> Task:
-    """A table of a function, and what `measured` finds beyond its range."""
+    """Return a table of a function, and what `measured` finds beyond its range."""
     generator = np.random.default_rng([KINDS.index(kind), number])
     function = function_of(kind, generator)
     rows, noise = int(generator.choice(ROWS)), float(generator.choice(NOISES))
@@ -124,7 +124,7 @@ def _table(x: Doubles, y: Doubles | None = None) -> pa.Table:
 
 
 def measured(training: pa.Table, asked: Cells, truth: Doubles, trained: Trained) -> Report:
-    """What predictions and, for few rows, those of a Gaussian process are worth in each cell.
+    """Return what predictions and, for few rows, those of a Gaussian process are worth in each cell.
 
     Returns:
         ``cells``: name → root mean square of |error| / std, std as a share of that of the targets and of that at the
@@ -156,7 +156,7 @@ def _process(inputs: Doubles, targets: Doubles, rows: Doubles) -> tuple[Doubles,
 
 
 def _by_cell(asked: Cells, *numbers: object) -> Iterator[tuple[str, list[float]]]:
-    """The root mean square of each kind of number in each cell."""
+    """Return the root mean square of each kind of number in each cell."""
     names = np.array(asked.names)
     for name in dict.fromkeys(asked.names):
         squares = (np.square(np.asarray(each, dtype=np.float64)[names == name]) for each in numbers)
@@ -164,13 +164,13 @@ def _by_cell(asked: Cells, *numbers: object) -> Iterator[tuple[str, list[float]]
 
 
 def _numbers(reports: Sequence[Report], of: str, distances: Sequence[float], place: int) -> Doubles:
-    """A number of all cells at some distances."""
+    """Return a number of all cells at some distances."""
     known = tuple(f"{distance:g} " for distance in distances)
     return np.array([cell[place] for each in reports for name, cell in each[of].items() if name.startswith(known)])
 
 
 def _worst(of: str, distance: float) -> Cell:
-    """The middle and the largest |error| / std at a distance."""
+    """Return the middle and the largest |error| / std at a distance."""
 
     def cell(reports: Sequence[Report]) -> str:
         found = _numbers(reports, of, (distance,), 0)
@@ -180,7 +180,7 @@ def _worst(of: str, distance: float) -> Cell:
 
 
 def _width(reports: Sequence[Report]) -> str:
-    """The middle std at 1.5 times the range, as a share of the targets'."""
+    """Return the middle std at 1.5 times the range, as a share of the targets'."""
     return f"{np.median(_numbers(reports, 'cells', (1.5,), 1)):.2f}"
 
 
@@ -192,14 +192,14 @@ COLUMNS: dict[str, Cell] = {
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_fits(parser)
     add_names(parser, kinds=KINDS)
     add_counts(parser, functions=(3, "of each kind"))
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     jobs = [
         fit_job(f"beyond-{kind}-{number}-{options.budget}", kind, task, kind, number, options.budget)
         for number in range(options.functions)

@@ -55,13 +55,13 @@ def task(seed: int, budget: float | None = None) -> Task:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_fits(parser)
     add_counts(parser, seeds=(10, "seeds 0 to N - 1"))
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     jobs = [fit_job(f"cars-{seed}", f"seed {seed}", task, seed, options.budget) for seed in range(options.seeds)]
     lines = fits_of(jobs, options)
     every = [report for reports in lines.values() for report in reports]

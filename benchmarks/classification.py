@@ -28,12 +28,12 @@ ROWS_FOR_ECE = 2_000
 
 
 def task(data: Path, name: str, split: Split, options: Mapping[str, Any]) -> Task:
-    """A split of a set, for `benchmarks.runner.fit_job`."""
+    """Return a split of a set, for `benchmarks.runner.fit_job`."""
     return class_task(read_set(CLASSES[name], data), CLASSES[name].target, split, options)
 
 
 def class_task(table: pa.Table, target: str, split: Split, options: Mapping[str, Any]) -> Task:
-    """A split, without test rows of a class that no training row has."""
+    """Return a split, without test rows of a class that no training row has."""
     split = known_rows(table, target, split)
     training = table.take(split.training)
     test = filled_in(table.take(split.test), training)
@@ -41,7 +41,7 @@ def class_task(table: pa.Table, target: str, split: Split, options: Mapping[str,
 
 
 def filled_in(test: pa.Table, training: pa.Table) -> pa.Table:
-    """The test rows with the most frequent training cell where one is missing in a column that has none in training.
+    """Return the test rows with the most frequent training cell where one is missing in a column complete in training.
 
     Murho refuses such cells: it asks the user to fill them in. Peers take them as they are.
     """
@@ -53,7 +53,7 @@ def filled_in(test: pa.Table, training: pa.Table) -> pa.Table:
 
 
 def calibration_errors(runs: Mapping[str, Runs]) -> str:
-    """The calibration errors of Murho where there are rows enough."""
+    """Return the calibration errors of Murho where there are rows enough."""
     errors = {
         name: np.mean(values(of_set[MURHO], "calibrated.ece"))
         for name, of_set in runs.items()

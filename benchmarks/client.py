@@ -83,14 +83,14 @@ def _python(code: str, *arguments: str) -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     parser.add_argument("--checkpoints", type=Path, default=DEFAULT_ROOT, metavar="DIR", help="default checkpoints")
     parser.add_argument("--model", default="cars", help="name of the checkpoint (default cars)")
     add_counts(parser, rows=(1_000_000, "of the table"), rounds=(200, "small calls"))
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Measures and prints."""
+    """Measure and print."""
     schema, files = schema_of(DirectoryStore(options.checkpoints).find(options.model)), []
     path, words = murho(options.checkpoints.resolve(), options.model)
     with (

@@ -42,7 +42,7 @@ KINDS = ("raw", "calibrated")
 
 
 def features_of(read: pa.Table, kind: str) -> tuple[pa.Table, NDArray[np.float64]]:
-    """The table of features and target by the kind of features, and the middle of each month in years, ``[N]``."""
+    """Return features and target by the kind of features, and the middle of each month in years, ``[N]``."""
     dates = [str(cell) for cell in read["date"].to_pylist()]
     numbers = np.array([int(date[5:7]) for date in dates])
     decimal = np.array([float(cell) for cell in read["decimal_date"].to_pylist()])
@@ -55,7 +55,7 @@ def features_of(read: pa.Table, kind: str) -> tuple[pa.Table, NDArray[np.float64
 
 
 def task(data: Path, kind: str, budget: float | None) -> Task:
-    """The months to the end of 2010, and those after; the report gets dates, truth, mean and bands of all months."""
+    """Split the months at the end of 2010; the report gets dates, truth, mean and bands of all months."""
     path = data / FILE
     if not path.exists():
         raise OptionError(f"{path} does not exist; make it from {SOURCE}")
@@ -77,7 +77,7 @@ def task(data: Path, kind: str, budget: float | None) -> Task:
 
 
 def render(report: Report) -> str:
-    """The band's width and the share of months inside it, in the training years and each year after, and overall."""
+    """Return the band's width and coverage in the training years, in each year after, and overall."""
     dates, truth = np.array(report["dates"]), np.array(report["truth"])
     bands = [np.array(report[f"{name}_band"]) for name in KINDS]
     inside = [(band[:, 0] <= truth) & (truth <= band[:, 1]) for band in bands]
@@ -99,14 +99,14 @@ def render(report: Report) -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_data(parser)
     parser.add_argument("--features", choices=FEATURES, default=FEATURES[0], help="default month")
     add_fits(parser)
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     kind = options.features
     job = fit_job(f"co2-{kind}-{options.budget}", kind, task, options.data, kind, options.budget)
     ((report,),) = fits_of([job], options).values()

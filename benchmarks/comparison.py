@@ -68,7 +68,7 @@ class Comparison:
     kind: str = ""
 
     def add(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the options."""
+        """Add the options."""
         peers = peers_of(self.benchmark)
         add_data(parser, self.datasets)
         add_fits(parser)
@@ -79,7 +79,7 @@ class Comparison:
         add_cache(parser)
 
     def run(self, options: argparse.Namespace) -> Report:
-        """Measures and prints."""
+        """Measure and print."""
         runs = {
             name: {peer: found for peer in options.peers if (found := self._peer(peer, name, options))}
             for name in options.sets
@@ -113,7 +113,7 @@ class Comparison:
         return [reports[job.name] for job in wanted]
 
     def render_set(self, name: str, runs: Runs) -> str:
-        """The table of a set: one line per system and answer, the lowest score first."""
+        """Return the table of a set: one line per system and answer, the lowest score first."""
         verdict, lines = standing(runs, self.score), {}
         titles = {peer.name: peer.title for peer in peers_of(self.benchmark).values()}
         for system in sorted(runs, key=verdict[self.score].__getitem__):
@@ -194,7 +194,7 @@ def standing(runs: Runs, score: str) -> dict[str, Any]:
 
 
 def error_of(reports: Sequence[Report], kind: str, score: str) -> float | None:
-    """Standard error of a mean score: over the splits, or over the test rows of the only one, if it was kept."""
+    """Return standard error of a mean score: over the splits, or over the test rows of the only one, if it was kept."""
     if len(reports) > 1:
         return mean_and_error([report[kind][score] for report in reports])[1]
     of_rows: float | None = reports[0][kind].get(f"{score}_error")
@@ -202,7 +202,7 @@ def error_of(reports: Sequence[Report], kind: str, score: str) -> float | None:
 
 
 def kinds_of(reports: Sequence[Report]) -> list[str]:
-    """The answers that all reports have."""
+    """Return the answers that all reports have."""
     return [kind for kind in ("raw", "calibrated") if all(report[kind] is not None for report in reports)]
 
 
@@ -213,7 +213,7 @@ def _mean(reports: Sequence[Report], kind: str, score: str) -> float:
 def peer_job(
     name: str, split_name: str, data: Path, dataset: str, split: Split, cache: Path, seed: int = 0
 ) -> Job | None:
-    """The measurement of a peer on a split; None for a peer without a script or with more rows than it takes."""
+    """Return the measurement of a peer on a split; None for a peer without a script or with more rows than it takes."""
     peer = next(peer for peer in PEERS if peer.name == name)
     if not peer.script or (peer.most_rows is not None and len(split.training) > peer.most_rows):
         return None
@@ -222,7 +222,7 @@ def peer_job(
 
 
 def measure_peer(peer: Peer, data: Path, dataset: str, split: Split, cache: Path, seed: int) -> Report:
-    """Fits a peer to a split's training rows and scores its test rows; ``seed`` is the number of the split."""
+    """Fit a peer to a split's training rows and score its test rows; ``seed`` is the number of the split."""
     table, target = read_set(SETS[dataset], data), SETS[dataset].target
     classes = peer.benchmark == "classes"
     if classes:
@@ -240,7 +240,7 @@ def measure_peer(peer: Peer, data: Path, dataset: str, split: Split, cache: Path
 
 
 def known_rows(table: pa.Table, target: str, split: Split) -> Split:
-    """The split without test rows of a class that no training row has, which no system can name."""
+    """Return the split without test rows of a class that no training row has, which no system can name."""
     known = pc.unique(table[target].take(split.training))
     return Split(split.training, split.test[np.asarray(pc.is_in(table[target].take(split.test), value_set=known))])
 
@@ -248,7 +248,7 @@ def known_rows(table: pa.Table, target: str, split: Split) -> Split:
 def task_of(
     table: pa.Table, target: str, split: Split, seed: int, *, classes: bool = False
 ) -> tuple[TableTask, NDArray[Any]]:
-    """The task of a split, and the targets of its test rows: numbers, or numbers of classes."""
+    """Return the task of a split, and the targets of its test rows: numbers, or numbers of classes."""
     cells = np.array([str(cell) for cell in table[target].to_pylist()])
     values: NDArray[Any] = np.unique(cells[split.training], return_inverse=True)[1] if classes else cells.astype(float)
     truth: NDArray[Any]

@@ -139,7 +139,7 @@ SETS = UCI | TABULAR | CLASSES
 def add_data(
     parser: argparse.ArgumentParser, known: Collection[str] = (), default: Collection[str] | None = None
 ) -> None:
-    """Adds ``--data`` and, where sets can be chosen, ``--sets``, some names of ``known``."""
+    """Add ``--data`` and, where sets can be chosen, ``--sets``, some names of ``known``."""
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folders uci, tabular, …")
     if known:
         chosen = list(default or known)
@@ -148,7 +148,7 @@ def add_data(
 
 
 def read_set(dataset: DataSet, data: Path) -> pa.Table:
-    """The table of a set, as `model.tables.table_files.read_table` reads it: texts, null for missing cells.
+    """Return the table of a set, as `model.tables.table_files.read_table` reads it: texts, null for missing cells.
 
     Raises:
         OptionError: The file is missing, or is not the expected table; the message says where to get it.
@@ -176,7 +176,7 @@ def _without_header(path: Path, header: list[str]) -> pa.Table:
 
 
 def splits(dataset: DataSet, count: int) -> list[Split]:
-    """The first splits of a set.
+    """Return the first splits of a set.
 
     The standard UCI splits are 90/10: numpy's legacy generator is seeded once with 1 and draws one permutation per
     split, ``choice(range(n), n, replace=False)``; the first ``round(0.9 n)`` rows are for training. The other splits
@@ -196,7 +196,7 @@ def splits(dataset: DataSet, count: int) -> list[Split]:
 
 
 def split_task(data: Path, name: str, split: Split, options: Mapping[str, Any]) -> Task:
-    """A split of a set, for `benchmarks.runner.fit_job`."""
+    """Return a split of a set, for `benchmarks.runner.fit_job`."""
     table = read_set(SETS[name], data)
     return Task(table.take(split.training), table.take(split.test), SETS[name].target, options)
 
@@ -207,7 +207,7 @@ def split_jobs(
     kind: str = "",
     **own: Any,
 ) -> list[Job]:
-    """A fit of each split of each set, with ``--data``, ``--sets``, ``--splits`` and ``--budget``.
+    """Return a fit of each split of each set, with ``--data``, ``--sets``, ``--splits`` and ``--budget``.
 
     Args:
         options: Of the command.
@@ -225,7 +225,7 @@ def split_jobs(
 
 
 def numeric(cells: Sequence[str | None]) -> Doubles | None:
-    """A column of texts as numbers, NaN for missing cells; None if one is no number."""
+    """Return a column of texts as numbers, NaN for missing cells; None if one is no number."""
     try:
         return np.array([np.nan if cell in (None, "") else float(cell) for cell in cells], dtype=np.float64)
     except ValueError:

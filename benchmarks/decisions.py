@@ -83,7 +83,7 @@ class Rounds:
         return [{**row, "arm": f"arm {arm}", "reward": reward} for row, arm, reward in told]
 
     def in_process(self) -> Ints:
-        """The arms that the model chooses and learns from in this process, ``[T]``."""
+        """Return the arms that the model chooses and learns from in this process, ``[T]``."""
         model, chosen, waiting = self._model, [self._random], list[dict[str, Any]]()
         for end, part in self._parts():
             rows = pa.Table.from_pylist(self._contexts(part))
@@ -97,7 +97,7 @@ class Rounds:
         return np.concatenate(chosen)
 
     def over_http(self) -> Ints:
-        """The same, by a service and its store, ``[T]``."""
+        """Return the same, by a service and its store, ``[T]``."""
         store, config = self._directory / "store.db", self._directory / "murho.toml"
         config.write_text(f'store = "{store}"\nrecord_inputs = true\nwatch_seconds = 0.2\n')
         chosen, checkpoints = [self._random], self._directory / "checkpoints"
@@ -129,7 +129,7 @@ class Rounds:
 
 
 def _learned(*options: str) -> Report:
-    """What `murho learn` tells."""
+    """Return what `murho learn` tells."""
     words = [sys.executable, "-m", "murho", "learn", NAME, *options, "--json"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)  # noqa: S603 - our own command
     if done.returncode:
@@ -150,14 +150,14 @@ def _said(facts: Report) -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_data(parser)
     add_names(parser, problems=PROBLEMS)
     add_counts(parser, decisions=(400, "T"), first=(100, "at random"), step=(100, "of a round"), seeds=(1, "from 0 on"))
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Plays and prints."""
+    """Play and print."""
     lines, found = [], {}
     for name in options.problems:
         for seed in range(options.seeds):

@@ -55,7 +55,7 @@ class Made:
 
 
 def _friedman(features: Doubles) -> Doubles:
-    """A smooth function of four features in [0, 1] with interactions, scaled to a standard deviation of about 2."""
+    """Return a smooth function of four features in [0, 1] with interactions; its standard deviation is about 2."""
     x = features.T
     return np.asarray(4.0 * np.sin(np.pi * x[0] * x[1]) + 8.0 * (x[2] - 0.5) ** 2 + 4.0 * x[3])
 
@@ -90,7 +90,7 @@ def _units(
     noise: float,
     features: Callable[[Ints], Doubles],
 ) -> Made:
-    """Groups of rows, each of which adds ``N(0, effect^2)`` to the target; asked for new groups."""
+    """Return groups of rows, each of which adds ``N(0, effect^2)`` to the target; asked for new groups."""
 
     def rows(count: int, name: str) -> pa.Table:
         unit = np.repeat(np.arange(count), visits)
@@ -107,7 +107,7 @@ def _units(
 
 
 def _groups(generator: np.random.Generator) -> Made:
-    """A group shifts its features too, so that they tell of it."""
+    """Return a group shifts its features too, so that they tell of it."""
 
     def features(unit: Ints) -> Doubles:
         centre = generator.random((unit.max() + 1, 4))[unit]
@@ -147,7 +147,7 @@ def _autoregressive(generator: np.random.Generator) -> Made:
 
 
 def _drift(generator: np.random.Generator) -> Made:
-    """A coefficient rises and wanders; asked for the next 100 rows, in 20 futures."""
+    """Return a coefficient rises and wanders; asked for the next 100 rows, in 20 futures."""
 
     def path(first: float, count: int) -> Doubles:
         return np.asarray(first + np.cumsum(0.006 + 0.05 * generator.standard_normal(count)))
@@ -175,21 +175,21 @@ WITH = {"groups": "--group plot", "patients": "--group patient", "AR(1)": "--tim
 
 
 def task(name: str, seed: int, told: bool, budget: float | None = None) -> Task:
-    """A table; ``told`` says whether the options are given that say how its rows belong together."""
+    """Return a table; ``told`` says whether the options are given that say how its rows belong together."""
     made = TABLES[name](np.random.default_rng((seed, list(TABLES).index(name))))
     said: dict[str, Any] = dict(made.options) if told else {"ignore": made.ignored}
     return Task(made.rows, made.fresh, "y", {"seed": seed, "budget": budget, **said})
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_fits(parser)
     parser.add_argument("--seeds", default="0", help="seeds of tables and fits, such as 0,1,2 (default 0)")
     add_names(parser, tables=TABLES)
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     jobs = []
     for name in options.tables:
         for told in (False, True) if name in WITH else (False,):

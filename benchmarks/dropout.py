@@ -166,7 +166,7 @@ COLUMNS = {
 
 
 def images(options: argparse.Namespace) -> Report:
-    """Scores and doubt of three posteriors on the test images; fits of `benchmarks.mnist` are used again."""
+    """Return score and doubt of three posteriors on the test images; fits of `benchmarks.mnist` are used again."""
     given = {**vars(options), "epochs": options.mnist_epochs, "validation": VALIDATION}
     run = mnist.Run(argparse.Namespace(**given))
     point = run.point("dropout", options.width)
@@ -183,7 +183,7 @@ def images(options: argparse.Namespace) -> Report:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_data(parser, UCI, ("energy", "yacht"))
     add_counts(
         parser,
@@ -198,7 +198,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     torch.set_num_threads(options.threads)
     lines: dict[str, list[Report]] = {}
     for name in options.sets:

@@ -161,7 +161,7 @@ def _systems_table(cells: Sequence[Report]) -> str:
 
 
 def best_of(cell: Mapping[str, Any], theirs: str, ours: str) -> tuple[str, float]:
-    """The fastest peer that agrees, and how many times as long as Murho its calls take."""
+    """Return the fastest peer that agrees, and how many times as long as Murho its calls take."""
     peers = {name: of["ms"][theirs] for name, of in cell["systems"].items() if name in PEERS and of["agrees"]}
     best = min(peers, key=lambda name: statistics.median(peers[name]))
     return best, ratio(peers[best], cell["systems"][REFERENCE]["ms"][ours])
@@ -187,7 +187,7 @@ def _nets(text: str) -> list[tuple[int, ...]]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     nets = "1x50,2x64,2x256"
     add_names(parser, systems=PEERS)
     parser.add_argument("--nets", type=_nets, default=_nets(nets), metavar="LxW", help=f"layers x width ({nets})")
@@ -198,7 +198,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Measures and prints."""
+    """Measure and print."""
     torch.set_num_threads(options.threads)
     print(EXPLANATION)
     tasks = [EngineTask(hidden, options.threads) for hidden in options.nets]

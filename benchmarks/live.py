@@ -68,7 +68,7 @@ class Asked:
         """Normal score of each outcome under the checkpoint's calibration, ``[N]``."""
 
     def band(self, row: int, moved: ConformalMap | None) -> Doubles:
-        """The band of a row as outcomes move it."""
+        """Return the band of a row as outcomes move it."""
         if moved is None:
             ends: Doubles = self.static[row]
             return ends
@@ -77,7 +77,7 @@ class Asked:
 
 
 def _scores(quantiles: Doubles, truth: Doubles) -> Doubles:
-    """Normal score of each outcome; that of a value with a probability of its own is drawn from its span."""
+    """Return normal score of each outcome; that of a value with a probability of its own is drawn from its span."""
     levels, found = torch.special.ndtr(SCORES).numpy(), np.empty(len(truth))
     middles = np.concatenate([levels[:1], 0.5 * (levels[1:] + levels[:-1]), levels[-1:]])
     shares = np.random.default_rng(0).uniform(size=len(truth))
@@ -193,7 +193,7 @@ def bands_of(asked: Asked) -> Report:
 
 
 def task(data: Path, budget: float | None) -> Task:
-    """The hours of 2011, and those of 2012."""
+    """Return the hours of 2011, and those of 2012."""
     read = read_set(SETS["bike"], data)
     later = np.array([int(year) == 1 for year in read["yr"].to_pylist()])
     hours, target = read.drop_columns(["yr"]), SETS["bike"].target
@@ -206,13 +206,13 @@ def task(data: Path, budget: float | None) -> Task:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_data(parser)
     add_fits(parser)
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     job = fit_job(f"live-{options.budget}", "bike", task, options.data, options.budget)
     ((report,),) = fits_of([job], options).values()
     ways = report["live"].items()

@@ -76,7 +76,7 @@ class Run:
         self.systems: dict[str, Report] = {}
 
     def bayes(self, width: int) -> tuple[BayesianNetwork, Recipe]:
-        """(a) Bayes by Backprop under a scale mixture; the recipe was chosen on the validation images."""
+        """Return (a) Bayes by Backprop under a scale mixture; the recipe was chosen on the validation images."""
         recipe = Recipe((width, width), PRIOR, 0.02, final_temperature=0.06, epochs=self.options.epochs)
         return self._fitted(f"bayes-{width}", recipe)
 
@@ -84,13 +84,13 @@ class Run:
         return fitted(self.folder, name, recipe, self.training, initial), recipe
 
     def point(self, kind: str, width: int) -> torch.nn.Sequential:
-        """(a) The same network by gradient descent, plain (``sgd``) or with ``dropout``."""
+        """Return (a) The same network by gradient descent, plain (``sgd``) or with ``dropout``."""
         recipe = PointRecipe((width, width), dropout=kind == "dropout", epochs=self.options.point_epochs)
         network: torch.nn.Sequential = fitted(self.folder, f"{kind}-{width}", recipe, self.training)
         return network
 
     def networks(self) -> Report:
-        """(a) Bayes by Backprop, gradient descent and dropout, of each width."""
+        """Return (a) Bayes by Backprop, gradient descent and dropout, of each width."""
         for width in self.options.widths:
             self._score(f"bayes-{width}", *self.bayes(width), served=f"mnist-{width}")
             for title, kind in POINTS.items():
@@ -180,7 +180,7 @@ class Run:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_data(parser)
     parser.add_argument("--widths", type=numbers, default=[400, 800, 1200], metavar="N,…", help="default 400,800,1200")
     add_names(parser, parts=PARTS)
@@ -198,7 +198,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     torch.set_num_threads(options.threads)
     mnist, found = Run(options), Report()
     for part in options.parts:

@@ -91,7 +91,7 @@ def read_images(directory: Path, validation: int) -> tuple[Images, Images, Image
 
 
 def rotated(images: Images, degrees: float) -> Images:
-    """Turns each image about its centre, counterclockwise, with bilinear interpolation; outside is 0."""
+    """Turn each image about its centre, counterclockwise, with bilinear interpolation; outside is 0."""
     upright = images.pixels.reshape(-1, SIDE, SIDE).astype(np.float32)
     turned = ndimage.rotate(upright, degrees, axes=(1, 2), reshape=False, order=1)
     return Images(np.rint(turned).astype(np.uint8).reshape(-1, SIDE**2), images.digits)
@@ -132,7 +132,7 @@ class Recipe:
     seed: int = 0
 
     def temperature_at(self, done: float) -> float:
-        """The KL's factor after a share of all steps."""
+        """Return the KL's factor after a share of all steps."""
         temperature = self.temperature * min(1.0, done / self.warm_up) if self.warm_up else self.temperature
         if self.final_temperature is None:
             return temperature
@@ -155,7 +155,7 @@ class PointRecipe:
     seed: int = 0
 
     def network(self) -> nn.Sequential:
-        """The network before its fit, with He-normal weights."""
+        """Return the network before its fit, with He-normal weights."""
         torch.manual_seed(self.seed)
         layers: list[nn.Module] = []
         for number, (below, above) in enumerate(zip((SIDE**2, *self.hidden), (*self.hidden, CLASSES), strict=True)):
@@ -212,12 +212,12 @@ def fit_bayes(recipe: Recipe, images: Images, initial: BayesianNetwork | None = 
 
 
 def _architecture(recipe: Recipe, initial: BayesianNetwork | None) -> Architecture:
-    """That of the network to start from, which may lack weights."""
+    """Return that of the network to start from, which may lack weights."""
     return Architecture(SIDE**2, recipe.hidden, CLASSES) if initial is None else initial.architecture
 
 
 def fit_point(recipe: PointRecipe, images: Images) -> nn.Sequential:
-    """Fits a network without a posterior; it is returned as it predicts, without dropout."""
+    """Fit a network without a posterior; it is returned as it predicts, without dropout."""
     inputs, digits, network = images.inputs, torch.from_numpy(images.digits), recipe.network()
     optimiser = torch.optim.SGD(network.parameters(), lr=recipe.learning_rate, momentum=0.9)
     total = recipe.epochs * math.ceil(len(inputs) / recipe.batch_size)
@@ -232,7 +232,7 @@ def fit_point(recipe: PointRecipe, images: Images) -> nn.Sequential:
 
 
 def fitted(folder: Path, name: str, recipe: Recipe | PointRecipe, images: Images, initial: Any = None) -> Any:
-    """A network, fitted now or read from the folder."""
+    """Return a network, fitted now or read from the folder."""
     digest = hashlib.sha256(repr((recipe, len(images))).encode()).hexdigest()[:12]
     path = folder / f"{name}-{digest}.safetensors"
     if not path.exists():

@@ -70,7 +70,7 @@ class Problem:
     reward_range: tuple[float, float]
 
     def regret(self, arms: Ints) -> Doubles:
-        """Expected reward of the best arm minus that of the chosen one, for each decision, ``[T]``."""
+        """Return expected reward of the best arm minus that of the chosen one, for each decision, ``[T]``."""
         chosen = np.take_along_axis(self.expected, arms[:, None], axis=1)[:, 0]
         return np.asarray(self.expected.max(axis=1) - chosen)
 
@@ -81,7 +81,7 @@ class Problem:
 
 
 def one_hot(read: pa.Table) -> tuple[Floats, Bools]:
-    """A column for each letter of each attribute, ``[N, 117]``, and whether each mushroom is poisonous, ``[N]``."""
+    """Return a column per letter of each attribute, ``[N, 117]``, and whether mushrooms are poisonous, ``[N]``."""
     cells = {name: np.array([cell or "?" for cell in read[name].to_pylist()]) for name in read.column_names}
     poisonous = cells.pop("class") == "p"
     columns = [column == letter for column in cells.values() for letter in np.unique(column)]
@@ -202,7 +202,7 @@ KNOWN = (*AGENTS, *PEERS)
 
 
 def played(name: str, problem: Problem, seed: int, cache: Path) -> Ints:
-    """The arms that an agent or a peer chooses."""
+    """Return the arms that an agent or a peer chooses."""
     if name in AGENTS:
         with at_most_threads(1):
             return AGENTS[name][1](problem, seed)
@@ -227,7 +227,7 @@ def problem_of(name: str, data: Path, decisions: int, seed: int) -> Problem:
 
 
 def measured(name: str, agent: str, data: Path, decisions: int, seed: int, cache: Path) -> Report:
-    """Plays a problem; ``regret``, its ``curve``, that of ``uniform`` decisions, and ``seconds``."""
+    """Play a problem; ``regret``, its ``curve``, that of ``uniform`` decisions, and ``seconds``."""
     problem, began = problem_of(name, data, decisions, seed), time.perf_counter()
     regret = problem.regret(played(agent, problem, seed, cache))
     seconds = time.perf_counter() - began
@@ -254,7 +254,7 @@ def title_of(agent: str) -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_data(parser)
     add_names(parser, problems=PROBLEMS, agents=KNOWN)
     add_counts(parser, seeds=(10, "seeds 0 to N - 1"), decisions=(50_000, "T"))
@@ -263,7 +263,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Plays and prints."""
+    """Play and print."""
     kept = Kept(options.output / "bandits.jsonl")
     found: dict[str, dict[str, list[Report]]] = {name: {} for name in options.problems}
     for name, agent in product(options.problems, options.agents):

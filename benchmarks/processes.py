@@ -52,13 +52,13 @@ class ProcessError(MurhoError):
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--cache``, the directory of the peers' environments."""
+    """Add ``--cache``, the directory of the peers' environments."""
     said = f"for the peers' environments (default {DEFAULT_CACHE})"
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, metavar="DIR", help=said)
 
 
 def environment(name: str, requirements: Sequence[str], cache: Path) -> Path:
-    """The Python of a virtual environment with the given packages; makes the environment if it is missing.
+    """Return the Python of a virtual environment with the given packages; make the environment if it is missing.
 
     Nothing is installed if the stamp of an earlier call lists the same requirements for the same Python. Otherwise the
     directory is removed and made again. Two processes must not make the same environment at the same time.
@@ -100,7 +100,7 @@ def _run(name: str, words: Sequence[str]) -> None:
 
 
 def murho_command(*words: str) -> Report:
-    """Runs `murho` with its arguments in a process; ``peak`` memory, bytes, and ``processor`` seconds, with imports.
+    """Run `murho` with its arguments in a process; ``peak`` memory, bytes, and ``processor`` seconds, with imports.
 
     Raises:
         ProcessError: It failed.
@@ -115,7 +115,7 @@ def murho_command(*words: str) -> Report:
 
 
 def train(table: Path, target: str, root: Path, name: str, *options: str) -> None:
-    """Runs ``murho train`` into a directory of checkpoints."""
+    """Run ``murho train`` into a directory of checkpoints."""
     print(f"training {name} …", file=sys.stderr, flush=True)
     where = ("--target", target, "--name", name, "--checkpoints", str(root))
     murho_command("train", str(table), *where, *options)
@@ -129,7 +129,7 @@ class SystemProcess:
     """
 
     def __init__(self, peer: Peer, task: object, *, cache: Path, threads: int = 1) -> None:
-        """Starts the process, and waits until it is ready.
+        """Start the process, and wait until it is ready.
 
         Args:
             peer: The peer; without packages it runs in this environment.
@@ -158,7 +158,7 @@ class SystemProcess:
             raise
 
     def ask(self, request: object) -> Any:
-        """Sends a request, and returns the answer.
+        """Send a request, and return the answer.
 
         Raises:
             ProcessError: The process ended.
@@ -176,7 +176,7 @@ class SystemProcess:
             raise ProcessError(_ended(self._name, status, self._errors.read())) from None
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate(timeout=10.0)
         self._process.kill()
@@ -201,7 +201,7 @@ class Turns:
     """
 
     def __init__(self, start: Mapping[str, Callable[[], SystemProcess]]) -> None:
-        """Takes the systems: name → function that starts its process; entering the context starts them."""
+        """Take the systems: name → function that starts its process; entering the context starts them."""
         self._start, self._stack = start, ExitStack()
         self._processes: dict[str, SystemProcess] = {}
         self.ready: dict[str, Any] = {}
@@ -221,7 +221,7 @@ class Turns:
         return self
 
     def ask(self, request: object, *, rounds: int, without: Container[str] = ()) -> dict[str, list[Any]]:
-        """Sends the request to each system in turn, and waits for its answer, in every round.
+        """Send the request to each system in turn, and wait for its answer, in every round.
 
         Args:
             request: The request.

@@ -38,7 +38,7 @@ QUICK = (
 
 
 def write_rows(path: Path, rows: int, *, labelled: bool = False) -> None:
-    """Writes a Parquet file of 6 numbers, a category, a date and perhaps ``y``, a million rows a row group."""
+    """Write a Parquet file of 6 numbers, a category, a date and perhaps ``y``, a million rows a row group."""
     writer = None
     for first in range(0, rows, PER_GROUP):
         count, generator = min(PER_GROUP, rows - first), np.random.default_rng(first)
@@ -55,7 +55,7 @@ def write_rows(path: Path, rows: int, *, labelled: bool = False) -> None:
 
 
 def measured(place: Path, words: tuple[str, ...]) -> dict[str, float]:
-    """Runs `murho`, and looks at its processes and those below them.
+    """Run `murho`, and look at its processes and those below them.
 
     Returns:
         ``seconds`` of wall time, ``processor`` seconds of all, and the peak resident memory of the ``largest``, bytes.
@@ -84,12 +84,12 @@ def measured(place: Path, words: tuple[str, ...]) -> dict[str, float]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_counts(parser, rows=(1_000_000, "of the table"), rounds=(1, "of each, in turns"))
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Measures and prints."""
+    """Measure and print."""
     runs: dict[str, list[dict[str, float]]] = {system: [] for system in SYSTEMS}
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)

@@ -20,7 +20,7 @@ DISTINCT = 64
 
 
 def schema_of(version: Path) -> Schema:
-    """The schema of a checkpoint's version."""
+    """Return the schema of a checkpoint's version."""
     return Schema.from_json(orjson.loads((version / "model.json").read_bytes())["schema"], "schema")
 
 
@@ -45,7 +45,7 @@ def records(schema: Schema, count: int, seed: int = 0) -> dict[str, list[Any]]:
 
 
 def table_records(schema: Schema, path: Path) -> dict[str, list[Any]]:
-    """The complete rows of a CSV file with numbers, texts and dates, as columns of plain values."""
+    """Return the complete rows of a CSV file with numbers, texts and dates, as columns of plain values."""
     with path.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if all(row.values())]
     numeric = {feature.name for feature in schema.features if feature.kind is FeatureKind.NUMERIC}
@@ -68,7 +68,7 @@ def bodies_of(columns: Mapping[str, Sequence[Any]], rows: int, samples: int) -> 
 
 
 def oip_body(schema: Schema, row: Mapping[str, Any]) -> bytes:
-    """A request of the Open Inference Protocol, one tensor a feature."""
+    """Return a request of the Open Inference Protocol, one tensor a feature."""
     inputs = []
     for feature in schema.features:
         text = feature.kind in (FeatureKind.CATEGORICAL, FeatureKind.DATE)

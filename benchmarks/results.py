@@ -36,7 +36,7 @@ Report: TypeAlias = dict[str, Any]
 def command(
     about: str | None, add: Callable[[argparse.ArgumentParser], None], run: Callable[[argparse.Namespace], Report]
 ) -> Main:
-    """Makes the ``main`` of a benchmark.
+    """Make the ``main`` of a benchmark.
 
     Args:
         about: Docstring of its module, which begins with `python -m benchmarks.NAME`; its first paragraph is shown by
@@ -98,12 +98,12 @@ class Kept:
             self._lines[kept["name"]] = kept
 
     def get(self, name: str, of: object) -> Report | None:
-        """The report of that name, if it depends on the same."""
+        """Return the report of that name, if it depends on the same."""
         line = self._lines.get(name)
         return line["report"] if line is not None and line["of"] == orjson.loads(json_bytes(of)) else None
 
     def put(self, name: str, of: object, report: Report) -> None:
-        """Adds a report at once."""
+        """Add a report at once."""
         line = json_bytes({"name": name, "of": of, "facts": facts(), "report": report})
         self._lines[name] = orjson.loads(line)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def json_bytes(data: object) -> bytes:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A text table with aligned columns, the first to the left and the others to the right."""
+    """Return a text table with aligned columns, the first to the left and the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
     lines = [headers, ["-" * width for width in widths], *rows]
     return "\n".join(
@@ -149,7 +149,7 @@ def facts() -> Report:
 
 
 def _commit() -> str | None:
-    """The commit of the working tree, with ``-dirty`` if files differ from it; None outside of git."""
+    """Return the commit of the working tree, with ``-dirty`` if files differ from it; None outside of git."""
     git = shutil.which("git")
     if git is None:
         return None
@@ -168,7 +168,7 @@ def _processor() -> str:
 
 
 def positive(text: str) -> int:
-    """Parses an integer of at least 1, for argparse."""
+    """Parse an integer of at least 1, for argparse."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"at least 1, not {value}")
@@ -176,26 +176,26 @@ def positive(text: str) -> int:
 
 
 def add_counts(parser: argparse.ArgumentParser, **options: tuple[int, str]) -> None:
-    """Adds options that take a number of at least 1: name → default, and what it is."""
+    """Add options that take a number of at least 1: name → default, and what it is."""
     for name, (default, said) in options.items():
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, type=positive, default=default, metavar="N", help=f"{said} (default {default})")
 
 
 def add_names(parser: argparse.ArgumentParser, **options: Collection[str]) -> None:
-    """Adds options that take some of the known names, by default all; the empty text gives none."""
+    """Add options that take some of the known names, by default all; the empty text gives none."""
     for name, known in options.items():
         said = f"some of {','.join(known)} (default all)"
         parser.add_argument(f"--{name}", type=some_of(known), default=list(known), metavar="NAMES", help=said)
 
 
 def numbers(text: str) -> list[int]:
-    """Parses integers of at least 1, such as ``32,1``, sorted and without repeats, for argparse."""
+    """Parse integers of at least 1, such as ``32,1``, sorted and without repeats, for argparse."""
     return sorted({positive(number) for number in text.split(",")})
 
 
 def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
-    """A parser of names, such as ``a,b``, for argparse; the empty text gives none."""
+    """Return a parser of names, such as ``a,b``, for argparse; the empty text gives none."""
 
     def read(text: str) -> list[str]:
         names = [name.strip() for name in text.split(",") if name.strip()]

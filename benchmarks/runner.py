@@ -81,7 +81,7 @@ class Job:
 
 
 def fit_job(name: str, line: str, make: Callable[..., Task], *arguments: Any) -> Job:
-    """A fit of Murho.
+    """Return a fit of Murho.
 
     Args:
         name: Unique name.
@@ -99,7 +99,7 @@ def fit_job(name: str, line: str, make: Callable[..., Task], *arguments: Any) ->
 
 @cache
 def sources() -> str:
-    """A digest of the sources of ``model/``: a fit depends on no other part of Murho."""
+    """Return a digest of the sources of ``model/``: a fit depends on no other part of Murho."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "model").rglob("*.py")):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
@@ -107,7 +107,7 @@ def sources() -> str:
 
 
 def measure(make: Callable[..., Task], *arguments: Any) -> Report:
-    """Trains on a task's training table and scores its test table, on one thread.
+    """Train on a task's training table and score its test table, on one thread.
 
     Returns:
         ``rows`` and ``training_rows``; ``seconds`` of the training; ``printed``, the held-out scores that `murho train`
@@ -155,7 +155,7 @@ def _of_classes(posterior: Posterior, test: pa.Table, target: str) -> Report:
 
 
 def add_fits(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--budget``, ``--jobs`` and ``--fresh``."""
+    """Add ``--budget``, ``--jobs`` and ``--fresh``."""
     cores = os.cpu_count() or 1
     parser.add_argument("--budget", type=float, metavar="S", help="seconds of a fit (default: that of murho train)")
     parser.add_argument("--jobs", type=positive, default=cores, metavar="N", help="fits at a time (default: cores)")
@@ -172,7 +172,7 @@ def fits_of(jobs: Sequence[Job], options: argparse.Namespace) -> dict[str, list[
 
 
 def reports_of(jobs: Sequence[Job], kept: Kept, *, workers: int, fresh: bool = False) -> dict[str, Report]:
-    """Runs jobs, several at a time, but for those that are kept; each is kept as soon as it is finished.
+    """Run jobs, several at a time, but for those that are kept; each is kept as soon as it is finished.
 
     Args:
         jobs: The jobs.
@@ -220,7 +220,7 @@ Cell: TypeAlias = "Callable[[Sequence[Report]], str]"
 
 
 def values(reports: Sequence[Report], path: str) -> list[float]:
-    """A number of each report, by its keys with dots between them; without reports that lack it."""
+    """Return a number of each report, by its keys with dots between them; without reports that lack it."""
     found: list[Any] = list(reports)
     for key in path.split("."):
         found = [each.get(key) if isinstance(each, dict) else None for each in found]
@@ -252,7 +252,7 @@ COVERAGE_CELLS: dict[str, Cell] = {f"{level} %": mean(f"calibrated.coverage.{lev
 
 
 def grouped(first: str, columns: Mapping[str, Cell], lines: Mapping[str, Sequence[Report]]) -> str:
-    """A table with a line for each group of reports.
+    """Return a table with a line for each group of reports.
 
     Args:
         first: Header of the first column, the names of the lines.
@@ -264,5 +264,5 @@ def grouped(first: str, columns: Mapping[str, Cell], lines: Mapping[str, Sequenc
 
 
 def one_each(first: str, columns: Mapping[str, Cell], lines: Mapping[str, Report]) -> str:
-    """`grouped` of a single report a line."""
+    """Return `grouped` of a single report a line."""
     return grouped(first, columns, {name: [of] for name, of in lines.items()})

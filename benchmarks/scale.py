@@ -92,7 +92,7 @@ class Outcome:
     replicas: list[int] = field(default_factory=list)
 
     def percentile(self, level: float, after: float = 0.0) -> float:
-        """A percentile of the latencies of requests that arrived after a time, seconds."""
+        """Return a percentile of the latencies of requests that arrived after a time, seconds."""
         return float(np.percentile(np.array(self.latencies)[np.array(self.arrivals) >= after], level))
 
 
@@ -123,7 +123,7 @@ class PodAutoscaler:
     _wanted: deque[tuple[float, int]] = field(default_factory=deque)
 
     def __call__(self, time: float, pending: list[int]) -> int:
-        """The number of replicas, from the time in seconds and the pending requests of each ready replica."""
+        """Return the number of replicas, from the time in seconds and the pending requests of each ready replica."""
         count = len(pending)
         ratio = sum(pending) / count / self.target
         wanted = count if abs(ratio - 1.0) <= 0.1 else math.ceil(count * ratio)
@@ -135,7 +135,7 @@ class PodAutoscaler:
 
 
 def closed_loop(costs: Costs, clients: int, flights: int = 2_000) -> float:
-    """Requests a second of clients that each send the next request when the last one is answered.
+    """Request a second of clients that each send the next request when the last one is answered.
 
     All requests of a flight are answered at its end and come back at once, so the next flight takes them together with
     those that waited.
@@ -156,7 +156,7 @@ def open_loop(
     scale: PodAutoscaler | None = None,
     seed: int = 0,
 ) -> Outcome:
-    """Requests at random times (a Poisson process), each to the shorter queue of two replicas taken by chance.
+    """Request at random times (a Poisson process), each to the shorter queue of two replicas taken by chance.
 
     Args:
         costs: Unit costs.
@@ -217,7 +217,7 @@ def open_loop(
 
 
 def measure(options: argparse.Namespace, directory: Path) -> Report:
-    """Unit costs: ``rates`` by connections (one row, S = 256), ``row_rates`` by rows a request with 32 connections.
+    """Return unit costs: ``rates`` by connections (one row, S = 256), ``row_rates`` by rows (32 connections).
 
     ``p50`` and ``p99`` of answers at half of the rate with 32 connections and ``ready``, from a start to the first
     answer, in seconds; ``memory`` of a service and ``model_memory`` of each further model, bytes; ``rows`` a second of
@@ -254,14 +254,14 @@ def measure(options: argparse.Namespace, directory: Path) -> Report:
 
 
 def costs_of(measured: Report) -> Costs:
-    """The costs of a flight: with one connection a flight holds one request, with 32 it holds 32."""
+    """Return the costs of a flight: with one connection a flight holds one request, with 32 it holds 32."""
     one, many = 1.0 / measured["rates"]["1"], 32.0 / measured["rates"]["32"]
     each = (many - one) / 31.0
     return Costs(max(one - each, 0.0), each, ready=measured["ready"])
 
 
 def plans(measured: Report) -> dict[str, list[list[str]]]:
-    """The tables, headers first: title → lines."""
+    """Return the tables, headers first: title → lines."""
     costs, rates = costs_of(measured), measured["rates"]
     check = [["one service", "measured", "simulated", "ratio"]]
     for connections, rate in rates.items():
@@ -300,7 +300,7 @@ def plans(measured: Report) -> dict[str, list[list[str]]]:
 
 
 def _jump(costs: Costs, before: int = 2, seconds: float = 150.0) -> list[list[str]]:
-    """A load that jumps from half of what ``before`` replicas can do to four times that."""
+    """Return a load that jumps from half of what ``before`` replicas can do to four times that."""
     low = HALF * before * costs.most
     lines = [["seconds to ready", "refused", "seconds until none is", "most replicas", "p99 in the end, ms"]]
     for ready in (2.0, 10.0, 60.0):
@@ -318,7 +318,7 @@ def _jump(costs: Costs, before: int = 2, seconds: float = 150.0) -> list[list[st
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     parser.add_argument(
         "--costs", type=Path, metavar="FILE", help="results.jsonl of an earlier run: nothing is measured"
     )
@@ -328,7 +328,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Measures and prints."""
+    """Measure and print."""
     if options.costs is not None:
         lines = map(orjson.loads, options.costs.read_bytes().splitlines())
         known = [line["costs"] for line in lines if line["benchmark"] == "scale"]

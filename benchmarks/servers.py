@@ -62,7 +62,7 @@ REFUSED = (400, 404, 415, 422)
 def load(
     port: int, path: str, bodies: Sequence[bytes], *, connections: int, seconds: float, rate: float | None = None
 ) -> Report:
-    """Loads a server on this machine by wrk (https://github.com/wg/wrk).
+    """Load a server on this machine by wrk (https://github.com/wg/wrk).
 
     wrk sends ready-made bytes on open connections, and counts answers with a status other than 200 and connections that
     failed. Without a rate every connection sends its next request as soon as it has an answer. With a rate each of many
@@ -122,14 +122,14 @@ class Server:
         self.path, self.port, self.process, self.bodies, self.ready = path, port, process, bodies, 0.0
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends all its processes a signal, the leader first: it must not replace the others."""
+        """Send all its processes a signal, the leader first: it must not replace the others."""
         for each in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, number)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Lets a held server go on, and holds it again at the end."""
+        """Let a held server go on, and hold it again at the end."""
         self.signal(signal.SIGCONT)
         try:
             yield
@@ -177,7 +177,7 @@ def _fields(stat: Path) -> list[str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
+    """Return a port that nobody listens on at this moment."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port
@@ -198,7 +198,7 @@ def peer(name: str, version: Path, workers: int, cache: Path) -> tuple[str, list
 
 @contextlib.contextmanager
 def running(path: str, words: Sequence[str], bodies: Sequence[bytes]) -> Iterator[Server]:
-    """Starts a server, waits until it answers a request with 200, and ends it with the context.
+    """Start a server, wait until it answers a request with 200, and end it with the context.
 
     Args:
         path: Of its predictions.

@@ -60,7 +60,7 @@ ROWS = 256
 
 
 def demo(checkpoints: Path | None, model: str, directory: Path) -> Path:
-    """A directory with the demo alone: a copy, or trained now; returns it."""
+    """Return a directory with the demo alone: a copy, or trained now; returns it."""
     root = directory / "checkpoints"
     if checkpoints is None:
         train(DEMO, "Miles_per_Gallon", root, model, "--config", str(DEMO.with_suffix(".toml")))
@@ -205,7 +205,7 @@ class Bench:
         )
 
     def ends(self) -> None:
-        """A front end is killed, and the service is told to end, each amid load."""
+        """Return a front end is killed, and the service is told to end, each amid load."""
         for name, number in (("killed_worker", signal.SIGKILL), ("sigterm", signal.SIGTERM)):
             workers = max(self.options.workers)
             if name == "killed_worker" and workers == 1:
@@ -231,7 +231,7 @@ class Bench:
 
 
 def measure_rate(server: Server, connections: int, seconds: float, rate: float | None = None) -> Report:
-    """A turn of a held server."""
+    """Return a turn of a held server."""
     with server.turn():
         server.load(connections=connections, seconds=WARM_UP, rate=rate)
         return server.load(connections=connections, seconds=seconds, rate=rate)
@@ -281,7 +281,7 @@ def _ratio(one: Sequence[Report], other: Sequence[Report]) -> float:
 
 
 def claims_of(found: Report) -> list[list[str]]:
-    """A line for everything that was measured: the claim, the value, the aim, and whether it is met."""
+    """Return a line for everything that was measured: the claim, the value, the aim, and whether it is met."""
     claims: list[list[str]] = []
 
     def claim(said: str, value: float, aim: float, form: str = "{:.2f}", *, most: bool = True) -> None:
@@ -325,7 +325,7 @@ def claims_of(found: Report) -> list[list[str]]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     parser.add_argument("--checkpoints", type=Path, metavar="DIR", help="with the model (default: the demo, trained)")
     parser.add_argument("--model", default="cars", help="name of the checkpoint (default cars)")
     add_names(parser, systems=PEERS, measures=MEASURES)
@@ -341,7 +341,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Measures and prints."""
+    """Measure and print."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         bench = Bench(options, Path(name), stack)
         for measure in options.measures:

@@ -49,7 +49,7 @@ COLUMNS: dict[str, Cell] = {
 
 
 def shifted_splits(feature: Doubles, rows: Ints) -> dict[str, Split]:
-    """The two splits along a feature.
+    """Return the two splits along a feature.
 
     Args:
         feature: Its values, ``[N]``; ties stay in the order of the table.
@@ -102,7 +102,7 @@ def render_beside(crps: dict[str, tuple[float, float]]) -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     known = UCI | TABULAR
     add_data(parser, known, UCI)
     add_fits(parser)
@@ -114,7 +114,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     own, jobs, beside = {"budget": options.budget}, [], []
     for name in options.sets:
         read = read_set(SETS[name], options.data)

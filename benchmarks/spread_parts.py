@@ -50,29 +50,29 @@ def friedman(x: Doubles) -> Doubles:
 
 
 def sinusoids(x: Doubles) -> Doubles:
-    """A sum of sines of the first five columns of ``[N, D]``, ``[N]``."""
+    """Return a sum of sines of the first five columns of ``[N, D]``, ``[N]``."""
     slow = 4.0 * np.sin(np.pi * x[:, 0]) + 3.0 * np.sin(2.0 * np.pi * x[:, 1])
     return np.asarray(slow + 2.0 * np.sin(np.pi * (x[:, 2] + x[:, 3])) + np.sin(3.0 * np.pi * x[:, 4]))
 
 
 def linear(x: Doubles) -> Doubles:
-    """A linear function of the first five columns of ``[N, D]``, ``[N]``."""
+    """Return a linear function of the first five columns of ``[N, D]``, ``[N]``."""
     return np.asarray(x[:, :5] @ (10.0, 8.0, 6.0, 4.0, 2.0))
 
 
 def pairs(x: Doubles) -> Doubles:
-    """The sum of two products of two of the first four columns of ``[N, D]``, ``[N]``."""
+    """Return the sum of two products of two of the first four columns of ``[N, D]``, ``[N]``."""
     middle = x - 0.5
     return np.asarray(32.0 * middle[:, 0] * middle[:, 1] + 16.0 * middle[:, 2] * middle[:, 3])
 
 
 def logistic(x: Doubles) -> Doubles:
-    """A logistic function of a linear one of the first five columns of ``[N, D]``, ``[N]``."""
+    """Return a logistic function of a linear one of the first five columns of ``[N, D]``, ``[N]``."""
     return np.asarray(10.0 / (1.0 + np.exp(-(x[:, :5] - 0.5) @ (8.0, -6.0, 4.0, -3.0, 2.0))))
 
 
 def bump(x: Doubles) -> Doubles:
-    """A Gaussian bump in the middle of the first three columns of ``[N, D]``, ``[N]``."""
+    """Return a Gaussian bump in the middle of the first three columns of ``[N, D]``, ``[N]``."""
     return np.asarray(10.0 * np.exp(-8.0 * np.square(x[:, :3] - 0.5).sum(axis=1)))
 
 
@@ -117,7 +117,7 @@ def _rms(values: ArrayLike | None) -> float:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_fits(parser)
     add_names(parser, functions=FUNCTIONS)
     parser.add_argument("--rows", type=numbers, default=[200, 400, 1600, 5000], metavar="N,…", help="200,400,1600,5000")
@@ -125,7 +125,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     jobs = []
     for name in options.functions:
         for rows in options.rows:

@@ -55,7 +55,7 @@ def measure(case: StepTask, options: argparse.Namespace) -> dict[str, Report]:
 
 
 def render(results: Mapping[str, Report]) -> str:
-    """The table of a case."""
+    """Return the table of a case."""
     rows, times = [], {title: [each / of["members"] for each in of["wall_us"]] for title, of in results.items()}
     for title, of in results.items():
         each = statistics.median(times[title])
@@ -65,14 +65,14 @@ def render(results: Mapping[str, Report]) -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_names(parser, systems=PEERS, cases=CASES)
     add_counts(parser, rounds=(7, "turns of each system"))
     add_cache(parser)
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Measures and prints."""
+    """Measure and print."""
     print("Ratios are of times per member, medians of the rounds, to Murho with 5 members. One thread each.")
     print(f"RMSE: after {LEARNING_STEPS} steps, in standard deviations of the target; the noise is {NOISE}.")
     found = {}

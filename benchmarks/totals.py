@@ -83,7 +83,7 @@ class _Trees:
         self.drawn = np.array(drawn)
 
     def bands(self, block: Places) -> dict[str, tuple[float, float]]:
-        """The bands of a total: from bootstraps and independent noise; from errors of random held-out totals."""
+        """Return the bands of a total: from bootstraps and independent noise; from errors of random held-out totals."""
         drawn, size = self.drawn[:, block].sum(axis=1), len(block)
         half = SCORE * float(np.sqrt(drawn.var(ddof=1) + size * np.mean(self.errors**2)))
         held_out = np.abs(self._rng.choice(self.errors, (400, size)).sum(axis=1))
@@ -139,13 +139,13 @@ def _judged(trained: Trained, test: Task, blocks: list[tuple[str, Places]] | Non
 
 
 def task(data: Path, name: str, split: Split, options: Mapping[str, object]) -> Task:
-    """A split of a set whose report has totals."""
+    """Return a split of a set whose report has totals."""
     plain = split_task(data, name, split, options)
     return replace(plain, also=lambda trained: {"totals": _judged(trained, plain)})
 
 
 def known_task(name: str, seed: int) -> Task:
-    """A made-up table of `benchmarks.dependent`: totals of new patients, of new groups, of the 100 days to come."""
+    """Make a table of `benchmarks.dependent`: totals of new patients, of new groups, of the 100 days to come."""
     plain = dependent_task(name, seed, told=True)
     plain = replace(plain, options={**plain.options, "quick": True, "budget": None})
     count, column = plain.test.num_rows, KNOWN[name]
@@ -157,7 +157,7 @@ def known_task(name: str, seed: int) -> Task:
 
 
 def linear_task(seed: int) -> Task:
-    """A linear function, whose exact posterior gives the std of a sum of 1,000 rows (noise known, wide prior)."""
+    """Make a linear function, whose exact posterior gives the std of a sum of 1,000 rows (noise known, wide prior)."""
     rng, sigma = np.random.default_rng(seed), 1.0
 
     def rows(count: int) -> pa.Table:
@@ -185,7 +185,7 @@ def linear_task(seed: int) -> Task:
 
 
 def speed_task(rows: int) -> Task:
-    """A table of 16 features; predicting many rows without percentiles, and adding them up, in turns."""
+    """Return a table of 16 features; predicting many rows without percentiles, and adding them up, in turns."""
     made, _ = made_up_table(2_000, 16)
 
     def timed(trained: Trained) -> Report:
@@ -207,7 +207,7 @@ def speed_task(rows: int) -> Task:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_data(parser, UCI | TABULAR, DEFAULT)
     add_fits(parser)
     add_counts(parser, splits=(5, "splits of each set, and seeds of each known table"))
@@ -216,7 +216,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     if options.known or options.speed:
         return _of_known(options) if options.known else _of_speed(options)
     lines = fits_of(split_jobs(options, task, "totals-", quick=not options.budget), options)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def made_up_table(rows: int, inputs: int, seed: int = 0) -> tuple[pa.Table, float]:
-    """A non-linear regression problem with heteroscedastic noise.
+    """Return a non-linear regression problem with heteroscedastic noise.
 
     a to d are projections of the normal inputs on four random directions, each of unit variance. The target is
     sin(2a) + bc + d/2, the noise normal with standard deviation 0.3 exp(d/2).
@@ -50,7 +50,7 @@ def made_up_table(rows: int, inputs: int, seed: int = 0) -> tuple[pa.Table, floa
 
 
 def measure(rows: int, inputs: int, *, rounds: int = 1, budget: float | None = None) -> Report:
-    """Measures `murho train` on a synthetic table.
+    """Measure `murho train` on a synthetic table.
 
     Returns:
         ``noise`` and held-out ``rmse``; and, one number per round, ``wall`` and ``processor`` seconds and ``peak``
@@ -78,7 +78,7 @@ def _pairs(text: str) -> list[tuple[int, int]]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     tables = "1000x8,50000x10"
     parser.add_argument(
         "--tables", type=_pairs, default=_pairs(tables), metavar="NxD", help=f"rows x inputs ({tables})"
@@ -88,7 +88,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Measures and prints medians of the rounds."""
+    """Measure and print medians of the rounds."""
     lines, reports = [], []
     for rows, inputs in options.tables:
         print(f"training on {rows:,} x {inputs}", file=sys.stderr, flush=True)

@@ -150,7 +150,7 @@ def _ratio(promised: float, found: float) -> float:
 
 
 def judge_cells(reports: Sequence[Report], pattern: str) -> Iterator[CellResult]:
-    """What was found of all cells of some repeats of one table."""
+    """Return what was found of all cells of some repeats of one table."""
     for cell in dict.fromkeys(name for each in reports for name in each["cells"]):
         if not matching(cell, pattern):
             continue
@@ -163,7 +163,7 @@ def judge_cells(reports: Sequence[Report], pattern: str) -> Iterator[CellResult]
 
 @cache
 def _instrument() -> str:
-    """A digest of what draws the tables and measures the answers: another instrument keeps no reports."""
+    """Return a digest of what draws the tables and measures the answers: another instrument keeps no reports."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("truth*.py")):
         digest.update(path.read_bytes())
@@ -176,7 +176,7 @@ def matching(cell: str, pattern: str) -> bool:
 
 
 def _shown(cells: Sequence[CellResult]) -> Iterator[str]:
-    """A table for each kind of answer: a line for each condition, a column for each promise."""
+    """Return a table for each kind of answer: a line for each condition, a column for each promise."""
     for kind, of_kind in groupby(cells, lambda each: each.cell.partition("*")[0]):
         lines: dict[str, dict[str, str]] = {}
         for each in of_kind:
@@ -216,7 +216,7 @@ def _in_short(promises: Sequence[CellResult]) -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_fits(parser)
     add_counts(parser, repeats=(8, "tables drawn for each condition"))
     parser.add_argument("--only", default="*", metavar="CELLS", help="such as 'totals*missing*' (default: all)")

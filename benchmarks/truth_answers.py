@@ -99,19 +99,19 @@ class Case:
         return dict(columns_from_table(self.rows.features(), self.posterior.schema))
 
     def answer(self, options: PredictOptions) -> Any:
-        """The prediction for the rows."""
+        """Return the prediction for the rows."""
         return self.posterior.predict(self.columns, options)
 
     def some(self, count: int) -> Case:
-        """The same with the first rows alone."""
+        """Return the same with the first rows alone."""
         return replace(self, rows=self.rows.some(np.arange(min(count, len(self.rows)))))
 
     def moments(self) -> tuple[Doubles, Doubles]:
-        """True means and standard deviations, ``[B]``, of the rows with all their cells."""
+        """Return true means and standard deviations, ``[B]``, of the rows with all their cells."""
         return self.known.world.moments(self.rows.numbers, self.rows.category)
 
     def model(self) -> TrainedModel:
-        """What Python callers have."""
+        """Return what Python callers have."""
         return TrainedModel(self.posterior)
 
     @property
@@ -144,12 +144,12 @@ def prediction(case: Case, *, calibrated: bool = True) -> dict[str, Measure]:
 
 
 def raw(case: Case) -> dict[str, Measure]:
-    """The same without calibration."""
+    """Return the same without calibration."""
     return prediction(case, calibrated=False)
 
 
 def function(case: Case) -> dict[str, Measure]:
-    """True means in the bands of the function (``noise: false``); `epistemic_std` to the error of the mean."""
+    """Return true means in the bands of the function (``noise: false``); `epistemic_std` to the error of the mean."""
     answer = case.answer(PredictOptions(percentiles=(5.0, 95.0), noise=False))
     observed, (truth, _) = case.answer(PredictOptions(percentiles=())), case.moments()
     low, high = answer.percentiles.T
@@ -204,14 +204,14 @@ def _blocks(
 
 
 def sums(case: Case) -> dict[str, Measure]:
-    """Sums of rows at random."""
+    """Return sums of rows at random."""
     order = np.arange(len(case.rows))
     named = {size: _blocks(case, "sum", size, order) for size in SIZES}
     return {f"{size} rows, {name}": each for size, of in named.items() for name, each in of.items()}
 
 
 def sums_alike(case: Case) -> dict[str, Measure]:
-    """Sums of 50 rows that are alike in their first number, where it is not missing."""
+    """Return sums of 50 rows that are alike in their first number, where it is not missing."""
     first, hidden = case.rows.numbers[:, 0], case.rows.hidden
     if hidden is not None:
         first = np.where(hidden[:, 0], np.random.default_rng(0).uniform(-1.0, 1.0, len(first)), first)
@@ -229,7 +229,7 @@ def counts_above(case: Case) -> dict[str, Measure]:
 
 
 def weighted_sums(case: Case) -> dict[str, Measure]:
-    """Sums of 100 rows with quantities of .5 to 1.5."""
+    """Return sums of 100 rows with quantities of .5 to 1.5."""
     return _blocks(case, "sum", 100, np.arange(len(case.rows)), weighted=True)
 
 
@@ -257,7 +257,7 @@ def why(case: Case) -> dict[str, Measure]:
 
 
 def asking(case: Case) -> dict[str, Measure]:
-    """The fall of the variance once a missing cell is known, as a share of it, beside the forecast."""
+    """Return the fall of the variance once a missing cell is known, as a share of it, beside the forecast."""
     some = case.some(300)
     rows = some.rows
     assert rows.hidden is not None  # noqa: S101 - `ANSWERS` asks for missing cells
@@ -329,7 +329,7 @@ def probabilities(case: Case, *, calibrated: bool = True) -> dict[str, Measure]:
 
 
 def raw_probabilities(case: Case) -> dict[str, Measure]:
-    """The same without calibration."""
+    """Return the same without calibration."""
     return probabilities(case, calibrated=False)
 
 
@@ -378,7 +378,7 @@ def after_pruning(case: Case) -> dict[str, Measure]:
 
 
 def graph(case: Case) -> dict[str, Measure]:
-    """The ONNX graph's answers beside the model's own: to 1 % of std, since it knows no rows unlike the others."""
+    """Compare the ONNX graph's answers with the model's: to 1 % of std, since it knows no rows unlike the others."""
     from pathlib import Path
 
     import onnxruntime

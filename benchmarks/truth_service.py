@@ -55,7 +55,7 @@ def _fit(known: Known, repeat: int) -> Trained:
 
 
 def measure_service(name: str, repeat: int, _budget: float | None = None) -> Report:
-    """What `benchmarks.truth.measure_table` reports, of a quick fit behind a service, or of streams of outcomes."""
+    """Return what `benchmarks.truth.measure_table` reports, for a quick fit behind a service or streams of outcomes."""
     began, known = time.monotonic(), known_table("complete", repeat)
     with at_most_threads(1):
         trained = _fit(known, repeat)
@@ -140,7 +140,7 @@ def _by_ray(known: Known, trained: Trained, checkpoints: Path) -> dict[str, dict
 
 
 def _stream_measures(known: Known, trained: Trained, repeat: int) -> dict[str, dict[str, Measure]]:
-    """False alarms in streams without a change; bands that follow outcomes, after all of them shift."""
+    """Return false alarms in streams without a change; bands that follow outcomes, after all of them shift."""
     found = {}
     for shape in SHAPES:
         for rows in ROWS:

@@ -82,7 +82,7 @@ class World:
 
     @classmethod
     def drawn(cls, generator: Generator, categories: int, law: Law = _normal, classes: int = 0) -> World:
-        """A world drawn anew."""
+        """Return a world drawn anew."""
         functions = max(1, classes)
         weights = generator.choice([-1.0, 1.0], (functions, 5)) * generator.uniform(0.6, 1.4, (functions, 5))
         return cls(weights, generator.normal(0.0, 0.5, (functions, categories)), law, classes)
@@ -98,13 +98,13 @@ class World:
         return np.asarray(0.3 * np.exp(0.35 * numbers[:, 2].clip(-1.0, 1.0)))
 
     def moments(self, numbers: Doubles, category: Ints) -> tuple[Doubles, Doubles]:
-        """True means and standard deviations of outcomes, ``[N]`` each."""
+        """Return true means and standard deviations of outcomes, ``[N]`` each."""
         values, scale = self.functions(numbers, category)[0], self.scale(numbers)
         quantiles = self.law(values[:, None], scale[:, None], MIDDLES)
         return quantiles.mean(axis=1), quantiles.std(axis=1)
 
     def probabilities(self, numbers: Doubles, category: Ints) -> Doubles:
-        """True probabilities of the classes, ``[N, C]``."""
+        """Return true probabilities of the classes, ``[N, C]``."""
         return np.asarray(softmax(2.0 * self.functions(numbers, category).T, axis=1))
 
     def outcomes(self, generator: Generator, numbers: Doubles, category: Ints) -> Doubles:
@@ -138,7 +138,7 @@ class Rows:
         return len(self.outcomes)
 
     def features(self) -> pa.Table:
-        """The features, with the missing cells."""
+        """Return the features, with the missing cells."""
         hidden = np.zeros(self.numbers.shape, dtype=np.bool_) if self.hidden is None else self.hidden
         columns = {
             name: pa.array(values, mask=gone)
@@ -147,7 +147,7 @@ class Rows:
         return pa.table({**columns, "kind": [f"k{number:02}" for number in self.category.tolist()], **self.more})
 
     def labelled(self, classes: int) -> pa.Table:
-        """The features and the outcomes, as ``y``."""
+        """Return the features and the outcomes, as ``y``."""
         values = [f"c{int(place)}" for place in self.outcomes] if classes else self.outcomes
         return self.features().append_column("y", pa.array(values))
 
@@ -196,7 +196,7 @@ def _known(
     options: Mapping[str, Any] | None = None,
     world: World | None = None,
 ) -> Known:
-    """A table of so many rows, and other rows like these."""
+    """Return a table of so many rows, and other rows like these."""
     world = World.drawn(generator, 4, law, classes) if world is None else world
     training, fresh, query = (_rows(world, generator, count) for count in (rows, rows, FRESH))
     return Known(world, training, fresh, {condition: query}, options or {})
@@ -239,7 +239,7 @@ def _missing(generator: Generator, *, by_value: bool) -> Known:
 
 
 def _fifty_levels(generator: Generator) -> Known:
-    """A category of 50 levels, of which training has 40."""
+    """Return a category of 50 levels, of which training has 40."""
     world = World.drawn(generator, 50)
     training, fresh, seen = (_rows(world, generator, count, 40) for count in (800, 400, FRESH))
     unseen = _rows(world, generator, FAR, np.arange(40, 50))
@@ -254,7 +254,7 @@ def _copies(generator: Generator) -> Known:
 
 
 def _groups(generator: Generator) -> Known:
-    """Groups of ten rows, each of which adds its own effect; queried for new groups."""
+    """Return groups of ten rows, each of which adds its own effect; queried for new groups."""
     known = _known(generator, "new groups", 500)
 
     def grouped(rows: Rows, name: str) -> Rows:

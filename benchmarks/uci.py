@@ -46,12 +46,12 @@ COLUMNS = {
 
 
 def task(data: Path, name: str, split: Split, options: Mapping[str, Any]) -> Task:
-    """A split for the published network."""
+    """Return a split for the published network."""
     return split_task(data, name, split, {**options, "hidden": [UCI[name].hidden], "activation": "relu", "skip": False})
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_data(parser, UCI)
     add_fits(parser)
     add_counts(parser, splits=(20, "the first N splits; protein has 5"))
@@ -59,7 +59,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     jobs = split_jobs(options) if options.network == "defaults" else split_jobs(options, task, "protocol-")
     lines = fits_of(jobs, options)
     print(grouped(f"UCI, {options.network}", COLUMNS, lines))

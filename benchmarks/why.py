@@ -68,7 +68,7 @@ def made_up(rows: int, features: int, seed: int) -> tuple[Doubles, Doubles]:
 
 
 def _fitted(rows: pa.Table, target: str = "y", seed: int = 0, **options: object) -> Posterior:
-    """The posterior of a quick fit, as it is served."""
+    """Return the posterior of a quick fit, as it is served."""
     posterior = train(rows, target, make_options({**QUICK, **options, "seed": seed}), reporter=Reporter()).posterior
     return Posterior(posterior.spec, posterior.tensors)
 
@@ -99,7 +99,7 @@ def known(options: argparse.Namespace) -> Report:
 
 
 def enumeration(_options: argparse.Namespace) -> Report:
-    """Sampled shares against those of all sets."""
+    """Return sampled shares against those of all sets."""
     posterior = _fitted(_table(*made_up(1_500, 12, 0)))
     columns = columns_from_table(_table(*made_up(20, 12, 1)), posterior.schema)
     sampled, exact = _shares(posterior, columns), _shares(posterior, columns, 2**11 - 1)
@@ -151,7 +151,7 @@ def _milliseconds(work: Callable[[], Made]) -> tuple[float, Made]:
 
 
 def cells(options: argparse.Namespace) -> Report:
-    """The fall of the variance when a blanked cell is revealed, as a share of the variance before."""
+    """Return the fall of the variance when a blanked cell is revealed, as a share of the variance before."""
     found, lines = dict[str, dict[str, list[float]]](), []
     for name in options.sets:
         rows, target, generator = read_set(TABULAR[name], options.data), TABULAR[name].target, np.random.default_rng(0)
@@ -185,7 +185,7 @@ def _with(columns: Columns, gone: dict[str, Bools]) -> dict[str, NDArray[Any]]:
 
 
 def _noisy(name: str) -> pa.Table:
-    """A made-up table whose noise differs between rows; the rows after the pool have the true function instead."""
+    """Make a table whose noise differs between rows; the rows after the pool have the true function instead."""
     generator = np.random.default_rng(0)
     features = generator.uniform(-1.0, 1.0, (POOL + TESTED, 2))
     truth = np.sin(3.0 * features[:, 0]) + features[:, 1] ** 2 + features[:, 0] * features[:, 1]
@@ -195,7 +195,7 @@ def _noisy(name: str) -> pa.Table:
 
 
 def labels(options: argparse.Namespace) -> Report:
-    """Scores on test rows after each turn of labelling, as shares of those of chance at the end; mean over seeds."""
+    """Score on test rows after each turn of labelling, as shares of those of chance at the end; mean over seeds."""
     found, lines = {}, []
     for name in options.labelled:
         is_made_up = name in NOISY
@@ -252,7 +252,7 @@ def _scores(posterior: Posterior, rows: pa.Table) -> list[float]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_names(parser, parts=PARTS, labelled=LABELLED)
     add_data(parser, TABULAR, REAL)
     add_counts(
@@ -264,7 +264,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Measures and prints."""
+    """Measure and print."""
     return {name: globals()[name](options) for name in options.parts}
 
 

@@ -65,7 +65,7 @@ KINDS = ("numbers", "classes")
 
 
 def sets_of(data: Path, kind: str) -> dict[str, DataSet]:
-    """The tables by name whose targets are ``numbers`` or ``classes``, these with `benchmarks.datasets.CLASSES`."""
+    """Return tables by name whose targets are ``numbers`` or ``classes``, with `benchmarks.datasets.CLASSES`."""
     read = orjson.loads((data / "wide" / f"{'targets' if kind == 'numbers' else kind}.json").read_bytes())
     source = "the collection vincentarelbundock/Rdatasets"
     sets = {name: DataSet(name, f"wide/{name}.csv", of["n"], of["target"], source) for name, of in read.items()}
@@ -73,7 +73,7 @@ def sets_of(data: Path, kind: str) -> dict[str, DataSet]:
 
 
 def task_of(data: Path, dataset: DataSet, kind: str, number: int, options: Mapping[str, Any]) -> Task:
-    """A table's task: the split of all systems."""
+    """Return a table's task: the split of all systems."""
     table, split = read_set(dataset, data), splits(dataset, number + 1)[number]
     if kind == "classes":
         return class_task(table, dataset.target, split, options)
@@ -97,7 +97,7 @@ def task_of(data: Path, dataset: DataSet, kind: str, number: int, options: Mappi
 
 
 def measure_table(data: Path, dataset: DataSet, kind: str, number: int, options: Mapping[str, Any]) -> Report:
-    """Trains and scores a table; ``refused`` is the message of a table that `murho train` refuses."""
+    """Train and score a table; ``refused`` is the message of a table that `murho train` refuses."""
     began = time.monotonic()
     try:
         return measure(task_of, data, dataset, kind, number, options)
@@ -106,7 +106,7 @@ def measure_table(data: Path, dataset: DataSet, kind: str, number: int, options:
 
 
 def measure_peers(data: Path, dataset: DataSet, number: int, cache: Path) -> Report:
-    """Fits the peers of a table of classes.
+    """Fit the peers of a table of classes.
 
     Returns:
         ``rows`` and ``seconds``; ``peers``, the log losses ``raw`` and ``calibrated`` and the ``temperature`` of each;
@@ -157,7 +157,7 @@ def tempered(probabilities: Doubles, temperature: float) -> Doubles:
 
 
 def best_temperature(probabilities: Doubles, labels: Ints) -> float:
-    """The temperature, 1/10 to 10, most likely for rows ``[N, C]`` of classes ``[N]``, with the prior of Murho's own.
+    """Return the likeliest temperature, 1/10 to 10, for rows ``[N, C]`` of classes ``[N]``, with Murho's prior.
 
     Without a prior, rows that are all predicted rightly would make a peer as sure as can be.
     """
@@ -180,7 +180,7 @@ def best_peers(data: Path) -> dict[str, tuple[str, float]]:
 
 
 def render_numbers(numbers: Mapping[str, Report], best: Mapping[str, tuple[str, float]]) -> str:
-    """A line for each table of numbers, the worst first, and their summary."""
+    """Return a line for each table of numbers, the worst first, and their summary."""
     ratios = {name: found["crps"] / best[name][1] for name, found in numbers.items()}
     rows = [
         [
@@ -201,7 +201,7 @@ def render_numbers(numbers: Mapping[str, Report], best: Mapping[str, tuple[str, 
 
 
 def render_classes(reports: Mapping[str, Report], peers: Mapping[str, Report]) -> str:
-    """A line for each table of classes, the worst first, and their summary.
+    """Return a line for each table of classes, the worst first, and their summary.
 
     Args:
         reports: Table → report of Murho.
@@ -260,7 +260,7 @@ def _summary(numbers: Mapping[str, Report], ratios: Mapping[str, float]) -> Sequ
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     add_data(parser)
     add_fits(parser)
     parser.add_argument("--only", default="", metavar="TEXT", help="tables whose name has it")
@@ -271,7 +271,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Fits and prints."""
+    """Fit and print."""
     return {"runs": {kind: _run(options, kind) for kind in ([options.kind] if options.kind else KINDS)}}
 
 

@@ -48,7 +48,7 @@ def hours(weeks, rng, first=0):
 
 @contextmanager
 def service(folder, adapt):
-    """A service with a store; gives its address."""
+    """Return a service with a store; give its address."""
     words = ["serve", "--checkpoints", folder, "--port", "0", "--store", f"{folder}/{adapt}.db"]
     log = Path(folder) / "log"
     with log.open("w") as file:
@@ -66,7 +66,7 @@ def service(folder, adapt):
 
 
 def picture(weeks, raised):
-    """The share in the band week by week, and the alarm of the checkpoint's own bands."""
+    """Return the share in the band week by week, and the alarm of the checkpoint's own bands."""
     share = alt.Y(
         "share:Q", title="rentals in the band of 90 %", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0.4, 1])
     )
@@ -88,7 +88,7 @@ def picture(weeks, raised):
 
 
 def year(folder, adapt, second, step):
-    """The second year: the share in the band of each week, and the week of the alarm."""
+    """Return the second year: the share in the band of each week, and the week of the alarm."""
     waiting, lines, raised, before = None, [], None, (0, 0.0)
     with service(folder, adapt) as address, Client(address) as client:
         for week in range(0, 52, step):

@@ -43,12 +43,12 @@ def exceedances(model, rows):
 
 
 def gains(promises, truths):
-    """What the dealer earns with each promise."""
+    """Return what the dealer earns with each promise."""
     return PER_MILE * promises - REFUND * (truths < promises)
 
 
 def picture(model, car):
-    """The expected gain of one car against the promise, and the probability to keep it."""
+    """Return the expected gain of one car against the promise, and the probability to keep it."""
     kept = exceedances(model, car)[0]
     table = pd.DataFrame({"promise": PROMISES, "kept": kept, "gain": PER_MILE * PROMISES - REFUND * (1.0 - kept)})
     x = alt.X("promise:Q", title="promise (mpg)", scale=alt.Scale(domain=[10, 40]))

@@ -37,11 +37,11 @@ class MurhoWrapper(ProbabilisticWrapper):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The mean of each row, ``[B]``."""
+        """Return the mean of each row, ``[B]``."""
         return self.model.predict(X)
 
     def predict_distribution(self, X: Any) -> Any:
-        """The 99 percentiles of each row, as ScoringBench's distribution."""
+        """Return the 99 percentiles of each row, as ScoringBench's distribution."""
         answer = self.model.predict_dist(X)
         return DistributionPrediction.from_multi_quantile(
             answer.ppf(LEVELS[:, None]).T, LEVELS, answer.mean, train_range=self._y_train_range

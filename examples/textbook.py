@@ -46,7 +46,7 @@ class Example:
     grid: np.ndarray
 
     def function(self, x):
-        """The true function."""
+        """Return the true function."""
         return 10.0 * np.sin(2.0 * np.pi * x) if self.name == "sinusoid" else -(x**4) + 3.0 * x**2 + 1.0
 
     def points(self):
@@ -99,7 +99,7 @@ EXAMPLES = (
 
 
 def picture(example, functions):
-    """The functions of 30 draws, their mean and 90 % band, the points, and the true function."""
+    """Return the functions of 30 draws, their mean and 90 % band, the points, and the true function."""
     low, high = np.percentile(functions, (5, 95), axis=1)
     lines = pd.DataFrame({"x": example.grid, "mean": functions.mean(axis=1), "low": low, "high": high})
     lines["truth"] = example.function(example.grid)

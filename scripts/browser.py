@@ -30,7 +30,7 @@ SECONDS_TO_START, SECONDS_TO_INSTALL = 30, 600
 
 
 def find_browser() -> str | None:
-    """The path of a browser on this machine that starts; None if there is none. TEST_BROWSER is taken unseen."""
+    """Return the path of a browser on this machine that starts; None if there is none. TEST_BROWSER is taken unseen."""
     named = os.environ.get("TEST_BROWSER", "")
     if named not in {"", "required"}:
         return named

@@ -41,20 +41,20 @@ def diagram_file(source: str) -> str:
 
 
 def diagram_title(source: str) -> str:
-    """What a diagram shows: its ``accTitle``."""
+    """Return what a diagram shows: its ``accTitle``."""
     found = re.search(r"^\s*accTitle:\s*(.+)$", source, re.MULTILINE)
     return found[1].strip() if found else "Diagram"
 
 
 def sources() -> list[str]:
-    """The Mermaid blocks of all documents that the site shows."""
+    """Return the Mermaid blocks of all documents that the site shows."""
     pieces = runpy.run_path(str(Path(__file__).with_name("site_pages.py")))["PIECES"]
     documents = sorted({*(ROOT / "docs").glob("*.md"), *(ROOT / source for source in pieces.values())})
     return [block["source"] for path in documents for block in BLOCK.finditer(path.read_text(encoding="utf-8"))]
 
 
 def draw(blocks: list[str]) -> list[str]:
-    """The blocks as SVG documents."""
+    """Return the blocks as SVG documents."""
     from playwright.sync_api import sync_playwright
 
     browser = runpy.run_path(str(Path(__file__).with_name("browser.py")))["find_browser"]()
@@ -72,7 +72,7 @@ def draw(blocks: list[str]) -> list[str]:
 
 
 def _sized(picture: str) -> str:
-    """A picture with its size, which it needs as a file of its own."""
+    """Return a picture with its size, which it needs as a file of its own."""
     found = SIZE.search(picture)
     if found is None:
         raise ValueError(f"{MERMAID} draws no viewBox: mend SIZE in scripts/diagrams.py")

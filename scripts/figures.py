@@ -96,7 +96,7 @@ def chart(
     width: int = 760,
     height: int = 400,
 ) -> Any:
-    """An Altair chart with its data; charts can be put beside each other with ``|``.
+    """Return an Altair chart with its data; charts can be put beside each other with ``|``.
 
     Args:
         layers: From the back to the front.
@@ -142,7 +142,7 @@ def _mark(layer: Layer) -> Any:
 
 
 def save(drawn: Any, path: Path) -> None:
-    """Draws a chart, or several in one, as PNG; makes the directory."""
+    """Draw a chart, or several in one, as PNG; make the directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = drawn.configure(font="DejaVu Sans, Verdana, sans-serif", background="white", padding=16)
     drawn = drawn.configure_axis(labelFontSize=13, titleFontSize=13, titleFontWeight="normal", gridColor="#eeeeee")
@@ -160,7 +160,7 @@ CHOICES = {"noise": "heteroscedastic", "target_transform": "none", "encoding": "
 
 
 def answer_figure(posterior: Posterior) -> Any:
-    """The picture of answers by weight, with a count of the cars in its band.
+    """Return the picture of answers by weight, with a count of the cars in its band.
 
     Raises:
         OptionError: The checkpoint has other features.
@@ -194,17 +194,17 @@ def answer_figure(posterior: Posterior) -> Any:
 
 
 def truth(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The true function of the made-up table, ``[B]``."""
+    """Return the true function of the made-up table, ``[B]``."""
     return 3.0 * np.sin(x) + x
 
 
 def noise_std(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The true standard deviation of its noise, ``[B]``."""
+    """Return the true standard deviation of its noise, ``[B]``."""
     return 0.3 + 0.15 * np.clip(x, 0.0, 10.0)
 
 
 def parts_figure(*, epochs: int = 400) -> Any:
-    """The predictions over the feature, and both parts of their std beside the true noise."""
+    """Return the predictions over the feature, and both parts of their std beside the true noise."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0.0, 10.0, 800)
     x = x[(x < 4.0) | (x > 7.0)][:400]
@@ -306,7 +306,7 @@ def mnist_figure(histograms: Mapping[str, Any]) -> Any:
 
 
 def _last(benchmark: str) -> dict[str, Any]:
-    """The last line of a benchmark's results."""
+    """Return the last line of a benchmark's results."""
     lines = map(orjson.loads, (DEFAULT_OUTPUT / "results.jsonl").read_bytes().splitlines())
     found: dict[str, Any] = [line for line in lines if line["benchmark"] == benchmark][-1]
     return found

@@ -65,7 +65,7 @@ class Torch:
 
 
 def pinned_version(package: str, constraints: str) -> str:
-    """The pinned version of a package, from the text of a constraints file."""
+    """Return the pinned version of a package, from the text of a constraints file."""
     match = re.search(rf"(?m)^{re.escape(package)}==(\S+)", constraints)
     if match is None:
         raise SystemExit(f"{CONSTRAINTS} does not pin {package}: it needs a line '{package}==VERSION'.")
@@ -73,7 +73,7 @@ def pinned_version(package: str, constraints: str) -> str:
 
 
 def torch_sources(version: str, variant: str, system: str, index_url: str | None = None) -> list[Source]:
-    """Sources of torch, best first; empty if the package index has the right build.
+    """Return sources of torch, best first; empty if the package index has the right build.
 
     Args:
         version: The pinned version, such as ``2.13.0``.
@@ -102,7 +102,7 @@ def torch_sources(version: str, variant: str, system: str, index_url: str | None
 
 
 def installed_torch() -> Torch | None:
-    """The torch of this environment, without importing it; None if there is none."""
+    """Return the torch of this environment, without importing it; None if there is none."""
     importlib.invalidate_caches()
     try:
         distribution = importlib.metadata.distribution("torch")
@@ -193,7 +193,7 @@ def install_torch(version: str, variant: str, index_url: str | None, common: Seq
 
 
 def last_resort_warning(version: str, gpu: bool) -> str:
-    """The warning before torch is taken from the package index, in any build."""
+    """Return the warning before torch is taken from the package index, in any build."""
     line = "!" * 96
     useless = "" if gpu else ",\nuseless on this machine, which has no NVIDIA GPU"
     return (
@@ -206,7 +206,7 @@ def last_resort_warning(version: str, gpu: bool) -> str:
 
 
 def nowhere_message(version: str, variant: str, index_url: str | None) -> str:
-    """The message if no source has a torch for this machine."""
+    """Return the message if no source has a torch for this machine."""
     machine = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     place = f" at {index_url}" if index_url else ""
     return (
@@ -231,7 +231,7 @@ def install_through_constraints(*arguments: str) -> None:
 
 
 def chosen_extras(text: str, offered: Mapping[str, Sequence[str]]) -> list[str]:
-    """The extras in a text such as ``s3,excel``.
+    """Return the extras in a text such as ``s3,excel``.
 
     Args:
         text: The value of EXTRAS; may be empty.

@@ -18,7 +18,7 @@ PLACES = {
 
 
 def versions() -> dict[str, str]:
-    """The version that each file says."""
+    """Return the version that each file says."""
     found = {place: re.search(form, (ROOT / place).read_text(), re.MULTILINE) for place, form in PLACES.items()}
     return {place: "nothing" if match is None else match[1] for place, match in found.items()}
 

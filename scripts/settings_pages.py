@@ -30,7 +30,7 @@ HEAD = """\
 
 
 def example() -> str:
-    """The commented example of a configuration file."""
+    """Return the commented example of a configuration file."""
     parts = [HEAD]
     for name, setting in Settings.model_fields.items():
         comment = textwrap.fill(_sentence(setting), 118, initial_indent="# ", subsequent_indent="# ")
@@ -40,7 +40,7 @@ def example() -> str:
 
 
 def with_listing(page: str, name: str) -> str:
-    """A page with a list between its two marks: ``settings``, ``options`` of `murho train`, ``commands``."""
+    """Return a page with a list between its two marks: ``settings``, ``options`` of `murho train`, ``commands``."""
     items = {"settings": _settings, "options": _options, "commands": _commands}[name]()
     lines = [
         item
@@ -54,7 +54,7 @@ def with_listing(page: str, name: str) -> str:
 
 
 def commands_page() -> str:
-    """The page of all commands and their options, which the site alone has."""
+    """Return the page of all commands and their options, which the site alone has."""
     about = "What `murho COMMAND --help` prints. The options of `murho train` have [their own](options.md)."
     return with_listing(f"# Commands\n\n{about}\n\n<!-- commands -->\n<!-- end of commands -->\n", "commands")
 
@@ -84,7 +84,7 @@ def _commands() -> Iterator[str]:
 
 
 def _listed(command: str) -> Iterator[str]:
-    """The arguments and options of a command, as typer knows them."""
+    """Return the arguments and options of a command, as typer knows them."""
     group: Any = typer.main.get_command(app)
     for each in group.resolve_command(typer.Context(group), [command])[1].params:
         option = each.param_type_name == "option"
@@ -95,7 +95,7 @@ def _listed(command: str) -> Iterator[str]:
 
 
 def _sentence(field: FieldInfo) -> str:
-    """Returns the description, and the choices where there are some."""
+    """Return the description, and the choices where there are some."""
     text = " ".join((field.description or "").split())
     choices = _choices(field.annotation)
     return f"{text} One of {', '.join(choices)}." if choices else text

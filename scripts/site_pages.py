@@ -79,7 +79,7 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def for_site(markdown: str, page: str) -> str:
-    """The Markdown of a page with the links that it has in the site; code stays as it is."""
+    """Return the Markdown of a page with the links that it has in the site; code stays as it is."""
     source = PIECES.get(page, f"{DOCS}/{page}")
     parts = FENCE.split(markdown)
     parts[::2] = [LINK.sub(lambda link: _link(link, source), part) for part in parts[::2]]
@@ -88,7 +88,7 @@ def for_site(markdown: str, page: str) -> str:
 
 
 def _picture(block: re.Match[str]) -> str:
-    """The picture of a diagram, as Markdown.
+    """Return the picture of a diagram, as Markdown.
 
     Raises:
         ValueError: There is none of this version of the diagram.
@@ -115,7 +115,7 @@ def _link(link: re.Match[str], source: str) -> str:
 
 
 def _page_of(goal: str) -> str | None:
-    """The file of the site that a path of the repository became; None: it is not in the site."""
+    """Return the file of the site that a path of the repository became; None: it is not in the site."""
     for page, source in PIECES.items():
         if source == goal:
             return page

@@ -98,5 +98,5 @@ PEERS = (
 
 
 def peers_of(benchmark: Benchmark) -> dict[str, Peer]:
-    """The peers of a benchmark, by name."""
+    """Return the peers of a benchmark, by name."""
     return {peer.name: peer for peer in PEERS if peer.benchmark == benchmark}

@@ -24,7 +24,7 @@ PIECE = 500
 
 
 def answer(task: TableTask) -> Answer:
-    """Fits the ensembles and predicts."""
+    """Fit the ensembles and predict."""
     rows, test = task.standardised(indicators=True)
     centre, unit = task.target.mean(), task.target.std()
     targets = (task.target - centre) / unit

@@ -28,7 +28,7 @@ QUANTILES = "MultiQuantile:alpha=" + ",".join(f"{level:g}" for level in FITTED_L
 
 
 def answer(task: TableTask) -> Answer:
-    """Fits the models and predicts."""
+    """Fit the models and predict."""
     costly = len(task.training) > REFIT_UP_TO
     speed = {"iterations": 1000, "learning_rate": 0.1} if costly else {}
     fit = _fits(task, CatBoostRegressor, {"loss_function": QUANTILES, **speed}, refitted=not costly)
@@ -40,14 +40,14 @@ def answer(task: TableTask) -> Answer:
 
 
 def classify(task: TableTask) -> Answer:
-    """Fits a classifier and predicts."""
+    """Fit a classifier and predict."""
     loss = "Logloss" if task.target.max() < 2 else "MultiClass"
     fit = _fits(task, CatBoostClassifier, {"loss_function": loss}, refitted=True)
     return _answer(task, fit, lambda model, rows: model.predict_proba(_pool(rows)))
 
 
 def _fits(task: TableTask, kind: Any, options: dict[str, Any], *, refitted: bool) -> tuple[Any, Any]:
-    """The model that the inner rows stop, and the one refitted to all rows; without a refit the first again."""
+    """Return the model that the inner rows stop, and the one refitted to all rows; without a refit the first again."""
     inner, others = (_pool(task.training.take(rows), task.target[rows]) for rows in (task.inner, ~task.inner))
     options = OPTIONS | {"random_seed": task.seed} | options
     base = kind(**options).fit(others, eval_set=inner, early_stopping_rounds=100, use_best_model=True)

@@ -27,7 +27,7 @@ EPOCHS, BATCHES, PATIENCE = (300, 150, 100), (32, 128, 256), 60
 
 
 def answer(task: TableTask) -> Answer:
-    """Fits the networks and predicts."""
+    """Fit the networks and predict."""
     torch.set_num_threads(1)
     gaps = np.isnan(task.training.numbers).any(axis=0)
     location, scale = np.nanmean(task.training.numbers, axis=0), np.nanstd(task.training.numbers, axis=0)
@@ -71,7 +71,7 @@ def _fit(
     judges: tuple[Tensor, Tensor] | None = None,
     stop: int = 0,
 ) -> tuple[nn.Module, int]:
-    """Trains a network to its best epoch by the rows ``judges``, or to ``stop``; returns it and the epoch."""
+    """Train a network to its best epoch by the rows ``judges``, or to ``stop``; return it and the epoch."""
     torch.manual_seed(seed)
     sizes = (rows.shape[1], HIDDEN, HIDDEN)
     hidden = [layer for below, above in itertools.pairwise(sizes) for layer in (nn.Linear(below, above), nn.ReLU())]

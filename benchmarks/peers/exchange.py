@@ -24,7 +24,7 @@ STATUS = Path("/proc/self/status")
 
 
 def drive(**sessions: Session) -> None:
-    """Runs a script, after all its imports.
+    """Run a script, after all its imports.
 
     Args:
         sessions: Name of a benchmark → session.

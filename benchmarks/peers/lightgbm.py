@@ -24,7 +24,7 @@ ROWS_FOR_FULL_LEAVES = 1_000
 
 
 def answer(task: TableTask) -> Answer:
-    """Fits the models and predicts."""
+    """Fit the models and predict."""
     inner, small = task.training.take(task.inner), len(task.training) <= REFIT_UP_TO
     fits = [_fits(task, {"objective": "quantile", "alpha": float(level)}, refitted=small) for level in FITTED_LEVELS]
     base, refit = ([fit[place] for fit in fits] for place in (0, 1))
@@ -36,7 +36,7 @@ def answer(task: TableTask) -> Answer:
 
 
 def classify(task: TableTask) -> Answer:
-    """Fits a classifier and predicts."""
+    """Fit a classifier and predict."""
     count = int(task.target.max()) + 1
     objective = {"objective": "binary"} if count == 2 else {"objective": "multiclass", "num_class": count}
     base, refit = _fits(task, objective, refitted=True)
@@ -53,7 +53,7 @@ def classify(task: TableTask) -> Answer:
 
 
 def _fits(task: TableTask, objective: dict[str, Any], *, refitted: bool) -> tuple[lightgbm.Booster, lightgbm.Booster]:
-    """The model that the inner rows stop, and the one refitted to all rows; without a refit the first again."""
+    """Return the model that the inner rows stop, and the one refitted to all rows; without a refit the first again."""
     small = len(task.training) <= REFIT_UP_TO
     places = list(range(task.training.numbers.shape[1], task.training.joined().shape[1]))
 

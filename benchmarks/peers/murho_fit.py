@@ -48,7 +48,7 @@ class Murho:
         self._fit: Fit | None = None
 
     def take(self, *, steps: int | None = None, seconds: float | None = None) -> dict[str, float]:
-        """Takes steps, as `benchmarks.peers.networks.System.take` does, but in whole epochs."""
+        """Take steps, as `benchmarks.peers.networks.System.take` does, but in whole epochs."""
         ends: list[float] = []
 
         def epoch(_: Epoch) -> None:

@@ -38,7 +38,7 @@ ROWS = 1000
 
 
 def spec_of(task: EngineTask) -> ModelSpec:
-    """The specification: numeric columns ``x0``, ``x1``, … of mean 0 and std 1, and the target ``y``."""
+    """Return the specification: numeric columns ``x0``, ``x1``, … of mean 0 and std 1, and the target ``y``."""
     numeric = FeatureKind.NUMERIC
     features = tuple(Feature(f"x{number}", numeric, None, False, -EDGE, EDGE, ()) for number in range(COLUMNS))
     schema = Schema(features, Target("y", None), {})
@@ -58,7 +58,7 @@ def spec_of(task: EngineTask) -> ModelSpec:
 
 
 def tensors_of(task: EngineTask) -> dict[str, Tensor]:
-    """The tensors mu and rho of one member, by their names in a checkpoint."""
+    """Return the tensors mu and rho of one member, by their names in a checkpoint."""
     tensors = {}
     for number, layer in enumerate(task.posterior()):
         for part, mu, sigma in (
@@ -71,12 +71,12 @@ def tensors_of(task: EngineTask) -> dict[str, Tensor]:
 
 
 def posterior_of(task: EngineTask, engine: str = "auto") -> Posterior:
-    """The posterior on the CPU, ready to predict."""
+    """Return the posterior on the CPU, ready to predict."""
     return Posterior(spec_of(task), tensors_of(task), engine=engine)
 
 
 def prepare(task: EngineTask) -> dict[str, Call]:
-    """Sets Murho up; returns the kinds of call."""
+    """Set Murho up; return the kinds of call."""
     torch.set_num_threads(task.threads)
     posterior, other = posterior_of(task), posterior_of(task)  # new seeds must not displace the kept draws
     reference, seeds = posterior_of(task, engine="torch"), count(1)

@@ -111,7 +111,7 @@ class System(Protocol):
     """A system in the step benchmark."""
 
     def take(self, *, steps: int | None = None, seconds: float | None = None) -> dict[str, float]:
-        """Takes steps, so many or for about so long; gives their number and ``wall`` seconds."""
+        """Take steps, so many or for about so long; give their number and ``wall`` seconds."""
         ...
 
     def predict(self, rows: Floats) -> Floats:
@@ -129,7 +129,7 @@ class Steps:
         draw: Callable[[Floats], Floats],
         finish: Callable[[], object] = lambda: None,
     ) -> None:
-        """Makes a system of a peer's functions.
+        """Make a system of a peer's functions.
 
         Args:
             minibatches: Number of minibatches.
@@ -141,7 +141,7 @@ class Steps:
         self._taken = 0
 
     def take(self, *, steps: int | None = None, seconds: float | None = None) -> dict[str, float]:
-        """Takes steps, so many or for about so long."""
+        """Take steps, so many or for about so long."""
         before = self._taken
         wall = time.perf_counter()
         while (self._taken - before < steps) if steps is not None else (time.perf_counter() - wall < (seconds or 0.0)):
@@ -158,7 +158,7 @@ class Steps:
 
 
 def step_session(prepare: Callable[[StepTask], System]) -> Session:
-    """The session of a script in the step benchmark.
+    """Return the session of a script in the step benchmark.
 
     When it is ready it says ``rmse``, after `LEARNING_STEPS`, in standard deviations of the targets. A request is a
     number of seconds, answered by what `System.take` gives.
@@ -225,7 +225,7 @@ class EngineTask(NetworkTask):
         return layers
 
     def rows_of(self, batch: int) -> Floats:
-        """Encoded rows within the training range, ``[B, D]``."""
+        """Return encoded rows within the training range, ``[B, D]``."""
         generator = np.random.default_rng([self.seed, batch])
         rows = np.zeros((batch, self.inputs), dtype=np.float32)
         rows[:, :COLUMNS] = EDGE * (2.0 * generator.random((batch, COLUMNS), dtype=np.float32) - 1.0)
@@ -233,12 +233,12 @@ class EngineTask(NetworkTask):
 
 
 def shown_rows(batch: int) -> Places:
-    """Indices of the rows whose answers are compared: at most 64, evenly spaced."""
+    """Return indices of the rows whose answers are compared: at most 64, evenly spaced."""
     return np.unique(np.linspace(0, batch - 1, min(batch, 64)).astype(np.intp))
 
 
 def inverse_softplus(sigma: Floats) -> Floats:
-    """The rho with ``log(1 + exp(rho)) = sigma``."""
+    """Return the rho with ``log(1 + exp(rho)) = sigma``."""
     return np.asarray(np.log(np.expm1(sigma.astype(np.float64))).astype(np.float32))
 
 
@@ -260,7 +260,7 @@ def percentiles_of(observations: Floats) -> Floats:
 
 
 def engine_session(prepare: Callable[[EngineTask], Mapping[str, Call]]) -> Session:
-    """The session of a script in the engine benchmark.
+    """Return the session of a script in the engine benchmark.
 
     A request is B, S and the approximate seconds of the turn, in which each kind of call is made at least once. The
     answer has ``times``, the median time of each kind in the turn, and ``answers``, those of the main kind for

@@ -46,7 +46,7 @@ INITIAL_SIGMA = 0.02
 
 
 def sampled(task: NetworkTask) -> dict[str, Any]:
-    """Samples the sites of a model: weights ``w0``, ``w1``, … and biases ``b0``, ``b1``, …."""
+    """Sample the sites of a model: weights ``w0``, ``w1``, … and biases ``b0``, ``b1``, …."""
     weights = {}
     for number, (inputs, outputs) in enumerate(task.sizes):
         for name, shape in ((f"w{number}", (inputs, outputs)), (f"b{number}", (outputs,))):
@@ -56,7 +56,7 @@ def sampled(task: NetworkTask) -> dict[str, Any]:
 
 
 def network(task: NetworkTask, weights: Mapping[str, Any], rows: Any, activation: Callable[[Any], Any]) -> Any:
-    """Function values ``[B]``."""
+    """Return function values ``[B]``."""
     for number in range(len(task.sizes)):
         if number:
             rows = activation(rows)
@@ -65,7 +65,7 @@ def network(task: NetworkTask, weights: Mapping[str, Any], rows: Any, activation
 
 
 def steps(task: StepTask) -> Steps:
-    """The optimiser steps."""
+    """Return the optimiser steps."""
 
     def model(rows: Any, targets: Any) -> None:
         weights = sampled(task)
@@ -99,7 +99,7 @@ def steps(task: StepTask) -> Steps:
 
 
 def calls(task: EngineTask) -> dict[str, Call]:
-    """The kinds of call."""
+    """Return the kinds of call."""
 
     def model(rows: Any, targets: Any = None) -> None:
         mean = numpyro.deterministic("mean", network(task, sampled(task), rows, jax.nn.silu))

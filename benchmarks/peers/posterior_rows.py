@@ -33,7 +33,7 @@ FEWEST_CALLS = 3
 
 @cache
 def load(directory: str | Path) -> Posterior:
-    """Loads a checkpoint's version with as many threads as Murho's service takes."""
+    """Load a checkpoint's version with as many threads as Murho's service takes."""
     use_threads_for_answering()
     posterior = Posterior.load(Path(directory))
     posterior.warm_up()
@@ -54,7 +54,7 @@ def canonical(schema: Schema, columns: Mapping[str, Sequence[Any]]) -> Columns:
 
 
 def session(_: object) -> tuple[None, Callable[[Any], float]]:
-    """The session for `drive`."""
+    """Return the session for `drive`."""
 
     def answer(request: tuple[str, Any, int, float]) -> float:
         directory, asked, samples, seconds = request

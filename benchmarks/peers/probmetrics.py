@@ -20,7 +20,7 @@ LEAST = 1e-12
 
 
 def calibrate(task: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
-    """Fits a map to probabilities ``[n, C]`` and classes ``[n]`` of the inner rows; applies it to others ``[B, C]``."""
+    """Fit a map to probabilities ``[n, C]`` and classes ``[n]`` of the inner rows; apply it to others ``[B, C]``."""
     inner, labels, test = task
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -29,7 +29,7 @@ FACTORS = tuple(10.0 ** (power / 2.0) for power in range(-6, 3))
 
 
 def answer(task: TableTask) -> Answer:
-    """Fits the process and predicts."""
+    """Fit the process and predict."""
     warnings.filterwarnings("ignore")  # about hyper-parameters at their bounds
     rows, test = task.standardised(indicators=False)
     width = rows.shape[1]

@@ -51,7 +51,7 @@ class Features:
         return len(self.numbers)
 
     def take(self, rows: Bools | Ints) -> Features:
-        """The rows of a mask ``[B]``, or of row numbers."""
+        """Return the rows of a mask ``[B]``, or of row numbers."""
         return Features(self.numbers[rows], self.categories[rows])
 
     def joined(self) -> Doubles:
@@ -88,7 +88,7 @@ class TableTask:
     seed: int
 
     def standardised(self, *, indicators: bool) -> tuple[Doubles, Doubles]:
-        """Inputs of training and test rows: numbers and one-hot categories of mean 0 and variance 1, 0 where missing.
+        """Return training and test inputs: numbers and one-hot categories of mean 0 and variance 1, 0 where missing.
 
         Args:
             indicators: Whether a column of its own says where a number is missing.
@@ -141,7 +141,7 @@ class Answer:
 
 
 def table_session(answer: Callable[..., Any]) -> Session:
-    """The session of a script: each request is a task, and the reply has its ``answer`` and the ``seconds`` of it.
+    """Run the session of a script: each request is a task, and the reply has its ``answer`` and its ``seconds``.
 
     Args:
         answer: Fits and predicts, given a task.

@@ -56,7 +56,7 @@ PARAMETERS = {
 
 
 def network(task: NetworkTask, activation: type[nn.Module], library: str) -> nn.Sequential:
-    """The network with the layers of a library."""
+    """Return the network with the layers of a library."""
     torch.set_num_threads(task.threads)
     torch.manual_seed(task.seed)
     modules: list[nn.Module] = []
@@ -78,7 +78,7 @@ def minibatches(task: StepTask) -> list[tuple[Tensor, Tensor]]:
 
 
 def drawing(forward: Callable[[Tensor], Tensor]) -> Callable[[Floats], Floats]:
-    """The argument `draw` of `Steps`, from a forward pass under one draw."""
+    """Return the argument `draw` of `Steps`, from a forward pass under one draw."""
 
     @torch.no_grad()
     def draw(rows: Floats) -> Floats:
@@ -88,7 +88,7 @@ def drawing(forward: Callable[[Tensor], Tensor]) -> Callable[[Floats], Floats]:
 
 
 def steps(task: StepTask) -> Steps:
-    """The optimiser steps of bayesian-torch and torchbnn: Adam on the negative ELBO, nats per row, up to a constant."""
+    """Take optimiser steps of bayesian-torch and torchbnn: Adam on the negative ELBO, nats per row up to a constant."""
     model, batches = network(task, nn.ReLU, LIBRARY), minibatches(task)
     squares, divergence = nn.MSELoss(), torchbnn.BKLLoss(reduction="sum", last_layer_only=False)
     divergence = divergence if LIBRARY == "torchbnn" else get_kl_loss
@@ -104,7 +104,7 @@ def steps(task: StepTask) -> Steps:
 
 
 def calls(task: EngineTask) -> dict[str, Call]:
-    """The kinds of call of bayesian-torch and torchbnn, with the task's posterior."""
+    """Return the kinds of call of bayesian-torch and torchbnn, with the task's posterior."""
     model, parts = (
         network(task, nn.SiLU, LIBRARY).eval(),
         ("weight_mu", "weight_log_sigma", "bias_mu", "bias_log_sigma"),
@@ -120,7 +120,7 @@ def calls(task: EngineTask) -> dict[str, Call]:
 
 
 def posteriors_steps(task: StepTask) -> Steps:
-    """The optimiser steps of posteriors."""
+    """Return the optimiser steps of posteriors."""
     model, batches = network(task, nn.ReLU, LIBRARY), minibatches(task)
     start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
@@ -143,7 +143,7 @@ def posteriors_steps(task: StepTask) -> Steps:
 
 
 def posteriors_calls(task: EngineTask) -> dict[str, Call]:
-    """The kinds of call of posteriors."""
+    """Return the kinds of call of posteriors."""
     model, means, log_sigmas = network(task, nn.SiLU, LIBRARY), {}, {}
     for number, given in enumerate(task.posterior()):
         for name, mu, sigma in (

@@ -24,7 +24,7 @@ OPTIONS = "--cb_explore_adf --squarecb --quiet -q ::"
 
 
 def example(context: str, arms: int, label: str = "", arm: int = -1) -> list[str]:
-    """A decision as lines of VW's text format: features that all arms share, then a line an arm.
+    """Return a decision as lines of VW's text format: features that all arms share, then a line an arm.
 
     With ``-q ::`` the shared features meet those of the arm, which gives each arm weights of its own.
 
@@ -44,7 +44,7 @@ def play(
     reward_range: Sequence[float],
     seed: int,
 ) -> Ints:
-    """Plays a problem.
+    """Play a problem.
 
     Args:
         contexts: ``[T, D]``.

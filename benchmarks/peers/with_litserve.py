@@ -20,15 +20,15 @@ class PosteriorAPI(litserve.LitAPI):
     """One row a request; all requests have the same options, so that a batch is one pass."""
 
     def setup(self, device: str) -> None:  # noqa: ARG002 - the parent's signature
-        """Loads the checkpoint, in the worker's process."""
+        """Load the checkpoint, in the worker's process."""
         self.posterior = load(self.directory)
 
     def decode_request(self, request: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """The body, parsed."""
+        """Return the body, parsed."""
         return request
 
     def batch(self, inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What waited together."""
+        """Return what waited together."""
         return inputs
 
     def predict(self, inputs: list[dict[str, Any]], **_: Any) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ class PosteriorAPI(litserve.LitAPI):
         return output
 
     def encode_response(self, output: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """The answer, which LitServe writes as JSON."""
+        """Return the answer, which LitServe writes as JSON."""
         return output
 
 

@@ -29,7 +29,7 @@ class PosteriorModel(MLModel):
     """A row a request, batched to one tensor a feature."""
 
     async def load(self) -> bool:
-        """Loads the checkpoint."""
+        """Load the checkpoint."""
         self.posterior = load(self.settings.parameters.uri)
         return True
 
