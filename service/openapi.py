@@ -61,6 +61,44 @@ SCHEMES = {
 }
 
 
+EXAMPLES: JSON = {
+    "PredictResponse": {
+        "model": {"name": "cars", "version": "1"},
+        "target": "Miles_per_Gallon",
+        "samples": 256,
+        "seed": 0,
+        "mean": [16.9, 9.7],
+        "std": [2.1, 4.3],
+        "epistemic_std": [0.6, 4.2],
+        "aleatoric_std": [2.0, 1.1],
+        "percentiles": {"levels": [5, 50, 95], "values": [[13.4, 16.9, 20.4], [2.6, 9.7, 16.8]]},
+        "calibrated": True,
+        "extrapolation": [False, True],
+        "warnings": [
+            {"pointer": "/inputs/1/Weight_in_lbs", "message": "9000 is above the training range, 1613 to 5140"}
+        ],
+    },
+    "ClassPredictResponse": {
+        "model": {"name": "penguins", "version": "1"},
+        "target": "species",
+        "samples": 256,
+        "seed": 0,
+        "classes": ["Adelie", "Chinstrap", "Gentoo"],
+        "prediction": ["Adelie"],
+        "probabilities": [[0.96, 0.03, 0.01]],
+        "epistemic_std": [[0.03, 0.02, 0.01]],
+        "entropy": [0.19],
+        "epistemic_entropy": [0.04],
+        "percentiles": {"levels": [5, 50, 95], "values": [[[0.88, 0.97, 0.99], [0.01, 0.02, 0.08], [0.0, 0.01, 0.03]]]},
+        "prediction_set": {"coverage": 0.9, "values": [["Adelie"]]},
+        "calibrated": True,
+        "extrapolation": [False],
+        "warnings": [],
+    },
+}
+"""Name of a schema → a document of the demo or of examples/penguins.csv. The second car is unlike the training rows."""
+
+
 class InputProblem(ResponseModel):
     """What is wrong, and where."""
 
@@ -120,6 +158,8 @@ def _describe(app: FastAPI, service: ServiceContext, endpoints: Sequence[Endpoin
     components["PredictRequest"]["properties"]["samples"]["description"] += (
         f" {service.settings.samples} by default, at most {service.settings.max_samples}."
     )
+    for name, example in EXAMPLES.items():
+        components[name]["example"] = example
     security = service.security
     if security.enabled:
         document["components"]["securitySchemes"] = SCHEMES
@@ -133,7 +173,7 @@ def _describe(app: FastAPI, service: ServiceContext, endpoints: Sequence[Endpoin
 
 
 def _complete(method: str, operation: JSON, *, guarded: bool, inference: bool) -> None:
-    """Add the possible problems to one operation.
+    """Add the possible problems to one operation, and say that what a path names is text.
 
     Args:
         method: Its method in small letters.
@@ -141,6 +181,9 @@ def _complete(method: str, operation: JSON, *, guarded: bool, inference: bool) -
         guarded: Whether it needs a key.
         inference: Whether its errors are those of the Open Inference Protocol.
     """
+    for each in operation.get("parameters", ()):
+        if each["in"] == "path":  # a handler of two paths has None for the one without it
+            each["schema"] = {"type": "string"}
     responses = operation["responses"]
     responses.pop("422", None)  # the framework's own form of 422, which this service never sends
     media_type, model = ("application/json", InferenceError) if inference else (PROBLEM, ProblemDocument)

@@ -28,6 +28,21 @@ def test_the_example_works_for_the_model_that_is_loaded(client: AppClient, descr
     assert client.post("/predict", example).status_code == 200
 
 
+@pytest.mark.parametrize("name", ["PredictResponse", "ClassPredictResponse"])
+def test_the_example_of_a_response_is_as_described(described: dict[str, Any], name: str) -> None:
+    example = described["components"]["schemas"][name]["example"]
+    schema = {"$ref": f"#/components/schemas/{name}", "components": described["components"]}
+    jsonschema_rs.validate(schema, example)
+    assert len(example["extrapolation"]) == len(example["percentiles"]["values"])
+
+
+def test_generators_of_clients_know_the_type_of_what_a_path_names(described: dict[str, Any]) -> None:
+    operations = [operation for each in described["paths"].values() for operation in each.values()]
+    named = [each for operation in operations for each in operation.get("parameters", ()) if each["in"] == "path"]
+    assert named
+    assert {each["schema"]["type"] for each in named} == {"string"}
+
+
 def test_an_answer_is_as_described(client: AppClient, described: dict[str, Any]) -> None:
     schema = {"$ref": "#/components/schemas/PredictResponse", "components": described["components"]}
     for options in (
