@@ -9,7 +9,7 @@ from importlib import import_module, metadata
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from murho.cli.grammar import uniform
 from murho.model.errors import MurhoError, OptionError, printable
@@ -62,6 +62,21 @@ EXAMPLES = """Examples:
   murho --install-completion   (completes commands and options in your shell)"""
 
 
+class GroupedCommand(TyperCommand):
+    """A command whose help lists options by their ``rich_help_panel``, as plain text."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes a section for each group, in the order in which they first appear."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for each in self.get_params(ctx):
+            if (line := each.get_help_record(ctx)) is not None:
+                panel = getattr(each, "rich_help_panel", None)
+                groups.setdefault(panel or f"{each.param_type_name.capitalize()}s", []).append(line)
+        for name, lines in groups.items():
+            with formatter.section(name):
+                formatter.write_dl(lines)
+
+
 class LazyGroup(TyperGroup):
     """The names and help lines of all commands; imports a command only when it is called."""
 
@@ -71,7 +86,7 @@ class LazyGroup(TyperGroup):
             name = args[0]
             module = import_module(f"murho.cli.{MODULES.get(name, name)}")
             single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-            single.command(name, help=COMMANDS[name][0])(uniform(getattr(module, name)))
+            single.command(name, cls=GroupedCommand, help=COMMANDS[name][0])(uniform(getattr(module, name)))
             self.commands[name] = typer.main.get_command(single)
         return super().resolve_command(ctx, args)
 

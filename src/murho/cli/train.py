@@ -112,6 +112,19 @@ TYPES: dict[str, Any] = {
 """Type of an `OptionText` → type of the command's parameter. An ``object`` is for the TOML file alone."""
 
 
+PANELS = {
+    name: panel
+    for panel, names in {
+        "Data": "task ignore weight decimal date_order pivot_year missing_value keep drop_bad_rows missing rare "
+        "target_minimum target_maximum",
+        "Validation": "group time",
+        "Model": "quick budget seed members hidden encoding noise transform",
+    }.items()
+    for name in names.split()
+}
+"""Option → its group in the help; all others are for experts."""
+
+
 def option_parameters(options: type[TrainOptions] = TrainOptions) -> list[inspect.Parameter]:
     """Parameters of a command, one for each field that a command line can express.
 
@@ -123,7 +136,10 @@ def option_parameters(options: type[TrainOptions] = TrainOptions) -> list[inspec
     return [
         parameter(
             text.name,
-            typer.Option(help=text.help + " May be repeated." * (text.type == "strings")),
+            typer.Option(
+                help=text.help + " May be repeated." * (text.type == "strings"),
+                rich_help_panel=PANELS.get(text.name, "Expert"),
+            ),
             TYPES[text.type] | None,
         )
         for text in option_texts(options)
