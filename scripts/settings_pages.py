@@ -1,7 +1,7 @@
 """Texts made from code: settings of the service and options of commands.
 
-``python scripts/settings_pages.py`` writes deploy/murho.toml. The lists of the site are made with it, by
-`scripts/site_pages.py`.
+``python scripts/settings_pages.py`` writes deploy/murho.toml and the lists of docs/reference.md. The options of the
+other commands are on the site only: `scripts/site_pages.py` adds them to that page.
 """
 
 from __future__ import annotations
@@ -22,11 +22,58 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 EXAMPLE = Path("deploy/murho.toml")
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 HEAD = """\
 # Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.
 # An option of the command line goes before the environment (MURHO_ and the name in capitals), and that before this
 # file. Relative paths begin where the service is started. `murho serve --show-settings` says what holds, and why.
 """
+EXAMPLES = {
+    "hosts": "murho.example,*.test",
+    "root_path": "/murho",
+    "ssl_certfile": "/etc/murho/tls.crt",
+    "ssl_keyfile": "/etc/murho/tls.key",
+    "metrics_port": "9464",
+    "default_model": "cars",
+    "pinned": "cars=3,rents=1",
+    "watch_seconds": "5",
+    "store": "murho.db",
+    "store_days": "90",
+    "store_bytes": "10000000000",
+    "threads": "4",
+    "api_keys": "dashboard:sha256:…",
+    "api_keys_file": "/run/secrets/keys",
+    "open_paths": "/metrics,/docs",
+    "cors_origins": "https://app.example",
+    "trusted_proxies": "10.0.0.0/8",
+    "requests_per_second": "5",
+    "row_draws_per_second": "1e6",
+    "--target": "price",
+    "--name": "houses",
+    "--config": "houses.toml",
+    "--device": "cuda",
+    "--ignore": "Name",
+    "--group": "patient",
+    "--time": "day",
+    "--decimal": ",",
+    "--date-order": "day-first",
+    "--pivot-year": "27",
+    "--missing-value": "-200",
+    "--keep": "None",
+    "--weight": "area",
+    "--target-minimum": "0",
+    "--target-maximum": "100",
+    "--hidden": "50,50",
+    "--noise-sigma": "0.5",
+    "--temperature": "1",
+    "--epochs": "200",
+    "--batch-size": "128",
+    "--budget": "60",
+    "--sheet": "2024",
+    "--skip-lines": "3",
+    "--file-encoding": "latin-1",
+}
+"""Setting or option → an example of its value, where the default is none."""
 
 
 def example() -> str:
@@ -39,59 +86,87 @@ def example() -> str:
     return "\n".join(parts)
 
 
+def reference() -> str:
+    """Return docs/reference.md with its lists of settings and of options of `murho train`, as they are now."""
+    return with_listing(with_listing(REFERENCE.read_text(encoding="utf-8"), "settings"), "options")
+
+
 def with_listing(page: str, name: str) -> str:
     """Return a page with a list between its two marks: ``settings``, ``options`` of `murho train`, ``commands``."""
     items = {"settings": _settings, "options": _options, "commands": _commands}[name]()
     lines = [
-        item
-        if item.startswith(("#", "\n"))
-        else textwrap.fill(" ".join(f"- {item}".split()), 120, subsequent_indent="  ", break_on_hyphens=False)
-        for item in items
+        textwrap.fill(" ".join(item.split()), 120, break_on_hyphens=False, break_long_words=False) for item in items
     ]
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     before, _, rest = page.partition(begin)
-    return "\n".join([before + begin, *lines, end + rest.partition(end)[2]])
-
-
-def commands_page() -> str:
-    """Return the page of all commands and their options, which the site alone has."""
-    about = "What `murho COMMAND --help` prints. The options of `murho train` have [their own](options.md)."
-    return with_listing(f"# Commands\n\n{about}\n\n<!-- commands -->\n<!-- end of commands -->\n", "commands")
+    return "\n\n".join([before + begin, *lines, end + rest.partition(end)[2]])
 
 
 def _settings() -> Iterator[str]:
     for name, setting in Settings.model_fields.items():
-        default = "" if setting.default in (None, ()) else f" (`{toml_value(setting.default)}`)"
-        yield f"`{name}`{default}: {_sentence(setting)}"
+        default = toml_value(setting.default).strip('"') if setting.default not in (None, (), "") else ""
+        yield f"### `{name}`"
+        yield f"{_sentence(setting)} {_said(f'MURHO_{name.upper()}=', default, EXAMPLES.get(name, ''))}"
 
 
 def _options() -> Iterator[str]:
-    yield from _listed("train")
+    panel = ""
+    for each in sorted(_parameters("train"), key=lambda each: PANELS.index(each.rich_help_panel or PANELS[0])):
+        if (each.rich_help_panel or PANELS[0]) != panel:
+            panel = each.rich_help_panel or PANELS[0]
+            yield f"### {panel}"
+        if each.param_type_name == "option":
+            off = each.is_flag and (each.default or each.opts[0] == "--skip")
+            yield f"#### `{each.opts[0]}`"
+            yield f"{each.help} {_said(f'{each.secondary_opts[0] if off else each.opts[0]} ', '', _value(each))}"
     yield from (
-        f"`[{each.name}.NAME]` of the TOML file: {each.help}" for each in option_texts() if each.type == "object"
+        f"In the TOML file a table `[{each.name}.NAME]` describes a column: {each.help}"
+        for each in option_texts()
+        if each.type == "object"
     )
 
 
+PANELS = ("Options", "Data", "Validation", "Model", "Expert")
+"""The groups of options of `murho train`, in their order."""
+
+
 def _commands() -> Iterator[str]:
-    panel = ""
-    for name, (about, group) in COMMANDS.items():
-        if group != panel:
-            panel = group
-            yield f"\n## {panel}"
+    for name, (about, _) in COMMANDS.items():
         if name != "train":
-            yield f"\n### murho {name}\n\n{about}\n"
-            yield from _listed(name)
+            yield f"### murho {name}"
+            yield about
+            yield from map(_listed, _parameters(name))
 
 
-def _listed(command: str) -> Iterator[str]:
+def _listed(each: Any) -> str:
+    option = each.param_type_name == "option"
+    names = [*each.opts, *each.secondary_opts] if option else [each.metavar or each.name.upper()]
+    shown = each.show_default if isinstance(each.show_default, str) else each.default
+    default = "" if shown in (None, False, True) else f" (`{shown}`)"
+    return f"{', '.join(f'`{name}`' for name in names)}{default}: {each.help}"
+
+
+def _parameters(command: str) -> list[Any]:
     """Return the arguments and options of a command, as typer knows them."""
     group: Any = typer.main.get_command(app)
-    for each in group.resolve_command(typer.Context(group), [command])[1].params:
-        option = each.param_type_name == "option"
-        names = [*each.opts, *each.secondary_opts] if option else [each.metavar or each.name.upper()]
-        shown = each.show_default if isinstance(each.show_default, str) else each.default
-        default = "" if shown in (None, False, True) else f" (`{shown}`)"
-        yield f"{', '.join(f'`{name}`' for name in names)}{default}: {each.help}"
+    parameters: list[Any] = group.resolve_command(typer.Context(group), [command])[1].params
+    return parameters
+
+
+def _value(option: Any) -> str:
+    """Return an example of an option's value; empty for a flag."""
+    if option.is_flag:
+        return ""
+    text = next((each for each in option_texts() if each.flag == option.opts[0]), None)
+    choices = [each for each in text.values.replace(" or ", ", ").split(", ") if each] if text else []
+    chosen = [each for each in choices if each != text.default_text] if text and text.type == "string" else []
+    return EXAMPLES.get(option.opts[0]) or next(iter(chosen), text.default_text if text else str(option.default))
+
+
+def _said(name: str, default: str, value: str) -> str:
+    if default:
+        return f"Default: `{name}{default}`"
+    return f"Example: `{(name + value).strip()}`"
 
 
 def _sentence(field: FieldInfo) -> str:
@@ -108,3 +183,4 @@ def _choices(annotation: Any) -> list[str]:
 if __name__ == "__main__":
     EXAMPLE.parent.mkdir(exist_ok=True)
     EXAMPLE.write_text(example())
+    REFERENCE.write_text(reference())

@@ -2,8 +2,8 @@
 
 People read the documents in the repository first, so their links are those of the repository. For the site,
 
-- READMEs and the changelog become pages beside those of docs/ (`PIECES`), and the options of all commands one more;
-- the pages of settings and of the options of `murho train` get their lists (`LISTS`);
+- READMEs and the changelog become pages beside those of docs/ (`PIECES`);
+- the reference gets the options of all commands;
 - links between documents lead to the pages that were made of them;
 - a link to any other file of the repository becomes the file's path, as text: the site does not have the file;
 - a Mermaid diagram, which GitHub draws, becomes the picture that `scripts/diagrams.py` has drawn of it;
@@ -42,7 +42,6 @@ PIECES = {
     "changelog.md": "CHANGELOG.md",
 }
 
-LISTS = {"settings.md": "settings", "options.md": "options"}
 LISTED = runpy.run_path(str(Path(__file__).with_name("settings_pages.py")))
 
 
@@ -52,7 +51,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
     for page, source in PIECES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    files.append(File.generated(config, "commands.md", content=LISTED["commands_page"]()))
     return files
 
 
@@ -63,7 +61,7 @@ TEXTS: dict[str, tuple[str, str]] = {}
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - MkDocs' names
     """Turn the links of a page into those of the site."""
     uri = page.file.src_uri
-    text = for_site(LISTED["with_listing"](markdown, LISTS[uri]) if uri in LISTS else markdown, uri)
+    text = for_site(LISTED["with_listing"](markdown, "commands") if uri == "reference.md" else markdown, uri)
     TEXTS[uri] = (str(page.title), text)
     return text
 

@@ -61,7 +61,7 @@ class BoundedReward(Bernoulli):
 class BanditOptions:
     """Options of `model.python.bandits.ThompsonSampling`.
 
-    The defaults were chosen on the mushroom bandit (docs/experiments.md).
+    The defaults were chosen on the mushroom bandit (benchmarks/EXPERIMENTS.md).
 
     Attributes:
         lowest_reward: No reward is below it.

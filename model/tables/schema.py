@@ -28,7 +28,7 @@ Name: TypeAlias = Annotated[str, Field(min_length=1)]
 MOST_CATEGORIES = 200
 """Most categories of a feature, the most frequent ones; all others share the level of unseen categories."""
 FEWEST_OF_A_CATEGORY = 5
-"""A category of fewer training rows shares that level, too, unless the user has rare ones named (docs/privacy.md)."""
+"""A category of fewer training rows shares that level, too, unless the user has rare ones named (docs/security.md)."""
 NEAR = 0.04
 """Share of the width of a training range within which a value outside still counts as near: where rows are few, many
 fresh rows lie a little outside."""

@@ -17,7 +17,7 @@ from murho.model.predictive.prediction import PredictOptions
 from tests.support import ROOT, call_murho
 
 RENTS = ROOT / "tests" / "fixtures" / "checkpoints"
-PYTHON = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(), re.DOTALL)[0]
+PYTHON = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "revising.md").read_text(), re.DOTALL)[0]
 
 
 @pytest.mark.parametrize("noise", ["rents", "heteroscedastic", "homoscedastic"])
@@ -37,7 +37,7 @@ def test_onnxruntime_answers_as_murho_does(tmp_path: Path, noise: str) -> None:
     records = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     space: dict[str, Any] = {"FOLDER": str(tmp_path / "out"), "ROWS": records}
-    exec(PYTHON, space)  # noqa: S102 - the example of docs/export.md
+    exec(PYTHON, space)  # noqa: S102 - the example of docs/revising.md
     np.testing.assert_allclose(space["rows"], encoded.inputs, atol=2e-6)
     usual = ~encoded.out_of_range
     assert usual.any()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.test_docs import block_after
 from tests.rents import CHECKPOINTS, ROWS
 from tests.support import ROOT, call_murho
 
@@ -38,13 +39,12 @@ def test_a_cell_that_cannot_be_used_is_named_by_its_row_in_the_file(tmp_path: Pa
     assert "rents.csv: column 'sqm', row 1080: 'large'" in said
 
 
-PAGE = ROOT / "docs" / "importance.md"
+PAGE = ROOT / "docs" / "why.md"
 
 
 def test_the_page_is_what_is_printed(tmp_path: Path) -> None:
     """Its commands, with a quick fit: the same table but for numbers and order."""
-    (typed,) = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
-    (shown,) = re.findall(r"^```text\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    typed, shown = block_after(PAGE, "importance"), block_after(PAGE, "ranking")
     train, ask = (line.removeprefix("murho ").split() for line in typed.strip().splitlines())
     train[1] = str(ROOT / train[1])
     ask[2] = str(ROOT / ask[2])

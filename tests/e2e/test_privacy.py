@@ -1,4 +1,4 @@
-"""Nothing that a checkpoint, its report, the page or the service show names a row of the table (docs/privacy.md)."""
+"""Nothing that a checkpoint, its report, the page or the service show names a row of the table (docs/security.md)."""
 
 from __future__ import annotations
 

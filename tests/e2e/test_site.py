@@ -59,12 +59,12 @@ def test_agents_find_every_page_as_markdown(site: Path) -> None:
     assert all((site / each).read_text().startswith("# ") for each in listed)
 
 
-def test_every_document_is_a_page_that_the_navigation_names(site: Path) -> None:
-    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"index", "options", "data", "benchmarks"}
+def test_every_document_is_a_page_and_the_navigation_names_25(site: Path) -> None:
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"index", "benchmarks", "changelog", "data"}
     assert pages <= {path.stem for path in site.glob("*.html")}
-    navigation = (site / "index.html").read_text()
-    for page in pages:
-        assert f'href="{page}.html"' in navigation, page
+    named = set(re.findall(r'<a href="(?:\./)?(\w+)\.html" class="md-nav__link', (site / "index.html").read_text()))
+    assert pages - named <= {"architecture", "changelog", "data"}
+    assert len(named) <= 25
 
 
 def test_a_page_loads_nothing_from_another_host(site: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_page_loads_nothing_from_another_host(site: Path) -> None:
     [
         ("api.md", "[a](../README.md#your-own-table)", "[a](index.md#your-own-table)"),
         ("index.md", "[a](docs/api.md)", "[a](api.md)"),
-        ("benchmarks.md", "[a](../docs/engine.md)", "[a](engine.md)"),
+        ("benchmarks.md", "[a](../docs/ray.md)", "[a](ray.md)"),
         ("index.md", "[MIT](LICENSE)", "MIT (`LICENSE`)"),
         ("api.md", "[a](gone.md)", "[a](gone.md)"),
         ("api.md", "```\n[a](../LICENSE)\n```\n", "```\n[a](../LICENSE)\n```\n"),

@@ -163,7 +163,7 @@ def _best_gaussian(successes: int, failures: int, prior: float) -> tuple[float, 
 
 
 def test_the_example_learns() -> None:
-    text = (ROOT / "docs" / "bandits.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(example, names)  # noqa: S102 - our own page
