@@ -66,7 +66,7 @@ bench: setup ## measure coverage on held-out cars (minutes)
 	@$(BIN)/python -m benchmarks.cars $(ARGS)
 
 docs: setup ## build the documentation into build/site, and say if a link in it leads nowhere
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@$(BIN)/python scripts/site_pages.py
 	@echo "Open build/site/index.html, or: $(BIN)/python -m http.server --directory build/site 8080"
 
 clean: ## remove .venv and everything made but the checkpoints

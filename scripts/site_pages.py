@@ -1,4 +1,4 @@
-"""What MkDocs is told about the documents that lie outside of docs/: a hook of ``mkdocs.yml``.
+"""Build the site of the documents, below ``build/``: ``python scripts/site_pages.py``, as ``make docs`` does.
 
 People read the documents in the repository first, so their links are those of the repository. For the site,
 
@@ -9,7 +9,7 @@ People read the documents in the repository first, so their links are those of t
 - a Mermaid diagram, which GitHub draws, becomes the picture that `scripts/diagrams.py` has drawn of it;
 - each page is there as Markdown too, and ``llms.txt`` lists these (https://llmstxt.org), for agents.
 
-A link to a file that does not exist is left as it is, and the strict build fails on it.
+Zensical then builds the pages by ``mkdocs.yml``. A link that leads nowhere ends the build.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ import os
 import posixpath
 import re
 import runpy
+import shutil
+import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mkdocs.config.defaults import MkDocsConfig
-    from mkdocs.structure.files import Files
-    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = "docs"
@@ -45,34 +42,28 @@ PIECES = {
 LISTED = runpy.run_path(str(Path(__file__).with_name("settings_pages.py")))
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of `PIECES` to those of docs/."""
-    from mkdocs.structure.files import File  # here, because the links need no MkDocs
+def build(place: Path) -> None:
+    """Build the site into ``site`` in a directory, from the pages that are written into its ``pages``.
 
-    for page, source in PIECES.items():
-        files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    return files
-
-
-TEXTS: dict[str, tuple[str, str]] = {}
-"""Page → its title and its Markdown."""
-
-
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - MkDocs' names
-    """Turn the links of a page into those of the site."""
-    uri = page.file.src_uri
-    text = for_site(LISTED["with_listing"](markdown, "commands") if uri == "reference.md" else markdown, uri)
-    TEXTS[uri] = (str(page.title), text)
-    return text
-
-
-def on_post_build(config: MkDocsConfig) -> None:
-    """Put the Markdown of every page beside it, and list all of them."""
-    site = Path(config.site_dir)
-    for uri, (_, text) in TEXTS.items():
-        (site / uri).write_text(text, encoding="utf-8")
-    head = f"# {config.site_name}\n\n> {config.site_description}\n\n## Pages\n\n"
-    lines = "".join(f"- [{title}]({uri})\n" for uri, (title, _) in TEXTS.items())
+    Raises:
+        subprocess.CalledProcessError: Zensical ended; it says why on stdout.
+    """
+    pages, site = place / "pages", place / "site"
+    for each in (pages, site):
+        shutil.rmtree(each, ignore_errors=True)
+    shutil.copytree(ROOT / DOCS, pages)
+    titles = {}
+    for path, source in {**{path.name: path for path in (ROOT / DOCS).glob("*.md")}, **PIECES}.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        text = for_site(LISTED["with_listing"](text, "commands") if path == "reference.md" else text, path)
+        (pages / path).write_text(text, encoding="utf-8")
+        titles[path] = text.partition("\n")[0].removeprefix("# ")
+    shutil.copy(ROOT / "mkdocs.yml", place)
+    subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=place, check=True)
+    for path in titles:
+        shutil.copy(pages / path, site)
+    lines = "".join(f"- [{title}]({path})\n" for path, title in titles.items())
+    head = "# Murho\n\n> A prediction service that answers with error bars\n\n## Pages\n\n"
     (site / "llms.txt").write_text(head + lines, encoding="utf-8")
 
 
@@ -118,3 +109,9 @@ def _page_of(goal: str) -> str | None:
         if source == goal:
             return page
     return posixpath.relpath(goal, DOCS) if goal.startswith(f"{DOCS}/") and (ROOT / goal).exists() else None
+
+
+if __name__ == "__main__":
+    place = Path(*sys.argv[1:]) if len(sys.argv) > 1 else ROOT / "build"
+    place.mkdir(exist_ok=True)
+    build(place)
