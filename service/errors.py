@@ -62,7 +62,7 @@ class ForbiddenError(ServiceError):
 class RateLimitError(ServiceError):
     """The caller has taken all that it may take for now."""
 
-    problem = 429, "rate-limited", "The caller asks too much"
+    problem = 429, "rate-limited", "Rate limit exceeded"
 
 
 class QueueFullError(ServiceError):
@@ -116,7 +116,7 @@ class NotAcceptableError(ServiceError):
 class MalformedRequestError(ServiceError):
     """What a client sent is no HTTP request."""
 
-    problem = 400, "malformed-request", "This is no HTTP request"
+    problem = 400, "malformed-request", "Malformed HTTP request"
 
 
 class TargetTooLongError(ServiceError):
@@ -287,7 +287,7 @@ def _bad_input_detail(error: InputError) -> str:
     if total == 1:
         return f"{first.pointer}: {first.message}" if first.pointer else first.message
     listed = "all are" if total == len(error.problems) else f"the first {len(error.problems)} are"
-    return f"{total} things are wrong with the input; {listed} listed in errors."
+    return f"{total} validation errors; {listed} listed in errors."
 
 
 def problem_response(error: Exception, scope: Scope) -> Response:

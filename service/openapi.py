@@ -34,7 +34,7 @@ Open Inference Protocol, below `/v2`, are `{"error": …}`.
 
 PROBLEM = "application/problem+json"
 PROBLEMS = {
-    "400": "This is no HTTP request.",
+    "400": "Malformed HTTP request.",
     "401": "There is no API key, or an unknown one.",
     "403": "The API key may not do this, or a page of another site asks.",
     "404": "There is no such model or version.",

@@ -188,7 +188,7 @@ class Supervisor:
         now = time.monotonic()
         for number, each in self._processes.items():
             if now > self._kill_at or self._board.silence(number) > self._settings.engine_silence:
-                self._log.error("process killed: it shows no life", process=each.process.name, pid=each.process.pid)
+                self._log.error("killed unresponsive process", process=each.process.name, pid=each.process.pid)
                 each.process.kill()
         if self._stopping is None:
             for number in [number for number, due in self._due.items() if now >= due]:

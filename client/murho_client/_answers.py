@@ -353,7 +353,7 @@ class Counterfactual:
     Attributes:
         model: Name of the model.
         version: Its version.
-        reached: Whether the given row reaches it as it is.
+        already_reached: Whether the given row reaches it as it is.
         found: The rows, the nearest first: ``inputs``, ``changes`` (each ``feature``, ``from``, ``to``), ``distance``,
             and the answer: ``mean``, ``std`` and ``exceedance``, or ``prediction`` and ``probability``.
         message: Why there is none; or None.
@@ -361,11 +361,11 @@ class Counterfactual:
 
     model: str
     version: str
-    reached: bool
+    already_reached: bool
     found: list[dict[str, Any]]
     message: str | None
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
         """From the JSON answer of a service."""
-        return cls(**_facts(document, ("reached", "found", "message")))
+        return cls(**_facts(document, ("already_reached", "found", "message")))

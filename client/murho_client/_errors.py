@@ -189,7 +189,7 @@ class InvalidInput(MurhoClientError):
         if self.total == 1 and len(self.problems) == 1:
             return str(self.problems[0])
         shown = self.problems[:SHOWN_PROBLEMS]
-        lines = [f"{self.total} things are wrong with the input:", *(f"  {problem}" for problem in shown)]
+        lines = [f"{self.total} validation errors:", *(f"  {problem}" for problem in shown)]
         if self.total > len(shown):
             lines.append(f"  … and {self.total - len(shown)} more")
         return "\n".join(lines)

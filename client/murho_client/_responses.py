@@ -186,7 +186,7 @@ def _invalid(problem: Mapping[str, Any], batch: Batch | None, start: int) -> Inv
     found = [_locate(item, batch, start) for item in listed if isinstance(item, Mapping)]
     detail = problem.get("detail") or problem.get("title") or "The service can't use the input."
     # The service lists the first problems alone, and says how many there are.
-    counted = re.match(r"(\d+) things are wrong", str(detail))
+    counted = re.match(r"(\d+) validation errors", str(detail))
     total = max(int(counted[1]), len(found)) if counted and found else None
     return InvalidInput(found or [Problem(str(detail))], total, 422, problem)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-NEAR = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
+NEAR = "(close to 90 % by design: test on unseen rows with murho evaluate)"
 EXACT = 0.002
 """Share of the constant answer's CRPS below which the floor of the noise makes much of the raw bands."""
 AT_THE_FLOOR = "(nearly exact: learned noise is at least 0.1 % of the std that a line leaves)"
@@ -47,18 +47,16 @@ def verdict(scores: Mapping[str, Any], unit: str | None) -> str:
         return "not known: there is too little to compare with"
     suffix = " nats" if key == "log_loss" else f" {unit}" if unit else ""
     gain, doubt = 1.0 - scores[key] / constant, 2.0 * error / constant
-    against = (
-        f"{title} {significant(scores[key], 3)} against {significant(constant, 3)}{suffix} of one answer for all rows"
-    )
+    score, without = f"{title} {significant(scores[key], 3)}{suffix}", significant(constant, 3)
     explained = "" if scores.get("r2") is None else f"; R² {scores['r2']:.3f}"
     if trees := scores.get("trees"):
         rmse, less = significant(scores["rmse"], 3), significant(trees["rmse"], 3)
         explained += f"; boosted trees predict better: RMSE {less} against {rmse}"
     if gain <= doubt:
-        what = "does not predict" if gain <= 0.0 else "not surely better than one answer for all rows"
-        return f"{what}: {against}{explained}"
+        what = "does not predict" if gain <= 0.0 else "not surely better than ignoring the features"
+        return f"{what}: {score}, ignoring the features {without}{explained}"
     what = "predicts well" if gain >= GOOD else "predicts in part" if gain >= SOME else "predicts little"
-    return f"{what}: {against}, {per_cent(gain)} less{explained}"
+    return f"{what}: {score}, {per_cent(gain)} lower than ignoring the features ({without}){explained}"
 
 
 def _of_numbers(scores: Mapping[str, Any], suffix: str) -> list[str]:

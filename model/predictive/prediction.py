@@ -393,7 +393,7 @@ CLASS_FIELDS = (
         "prediction_set",
         _CLASSES,
         Unit.CLASS_SET,
-        "Classes that hold the true one with the probability coverage; never empty.",
+        "Classes that contain the true one with the probability coverage; never empty.",
         detail=COVERAGE,
     ),
     AnswerField(

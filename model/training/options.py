@@ -89,7 +89,7 @@ class TrainOptions(BaseModel):
         description="Whether the target is a number or one of several classes. auto takes text, truth "
         "values, and numbers that are 0 or 1 alone for classes.",
     )
-    ignore: tuple[Column, ...] = Field(default=(), description="Columns that are no features.")
+    ignore: tuple[Column, ...] = Field(default=(), description="Columns to exclude.")
     group: tuple[Column, ...] = Field(
         default=(),
         description="Columns that say which rows belong together, such as those of one patient. Groups are held out "

@@ -119,7 +119,7 @@ def target_limits(
             word = "largest" if sign > 0.0 else "least"
             say(
                 f"found a cap: {int((present == extreme).sum()):,} of {len(present):,} rows have exactly {extreme:g}, "
-                f"the {word} value of {name!r}, which no value near it comes close to: answers are limited to it; "
+                f"the {word} value of {name!r}, far more than any value near it: predictions are limited to it; "
                 f"--target-{side} {none} switches that off"
             )
             ends[side] = extreme

@@ -249,7 +249,7 @@ class Loader:
         pin = self._chosen.get(name, self._policy.pins.get(name))
         if pin is not None:
             if pin not in wanted and pin not in {each.version for each in references}:
-                look.refused.append(Refused(name, pin, "it is pinned, and is not there"))
+                look.refused.append(Refused(name, pin, "pinned version not found"))
             wanted &= {pin}
         serving = {}
         for version in sorted(wanted, key=int, reverse=True):

@@ -80,7 +80,7 @@ class CounterfactualResponse(ResponseModel):
 
     model: ModelName
     target: str
-    reached: bool
+    already_reached: bool
     """Whether the row reaches the goal as it is."""
     found: list[FoundRow]
     message: str | None
@@ -150,7 +150,7 @@ def _document(model: "ModelLike", goal: Goal, parsed: ParsedRequest, found: "Cou
         rows.append({"inputs": row, "changes": changes, "distance": distance, **_told(found.prediction, place, goal)})
     return {
         **names_of(model),
-        "reached": found.reached,
+        "already_reached": found.reached,
         "found": rows,
         "message": None if rows else NONE,
     }

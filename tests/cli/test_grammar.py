@@ -30,4 +30,4 @@ def test_help_names_each_argument() -> None:
 
 
 def test_a_file_that_is_needed_is_asked_for() -> None:
-    assert "name the file: DATA" in str(CliRunner().invoke(app, ["explain"]).exception)
+    assert "missing DATA: the file to score" in str(CliRunner().invoke(app, ["explain"]).exception)

@@ -34,7 +34,7 @@ def test_the_table_is_aligned_and_a_problem_stands_below() -> None:
         NOW,
     )
     assert lines == [
-        "NAME     VERSIONS   TASK             TARGET      ROWS                   HELD-OUT ROWS        AGE",
+        "NAME     VERSIONS   TASK             TARGET      ROWS                  HELD-OUT SCORE        AGE",
         "cars         1, 2   regression       mpg          398                   CRPS 1.365 mi     3 days",
         "rent   1 to 5 (5)   regression       price     12,000                         CRPS 75     1 hour",
         "iris            1   classification   species      150   log loss 0.1235, 95.7 % right   just now",

@@ -286,7 +286,7 @@ def test_problems_of_a_later_part_name_the_rows_of_the_whole() -> None:
         if b"[20.0," not in request.content:
             return None
         errors = [{"pointer": "/inputs/x/3", "message": "Too strange."}] * 50
-        return problem(422, "bad-input", "70 things are wrong with the input; …", errors=errors)
+        return problem(422, "bad-input", "70 validation errors; …", errors=errors)
 
     with client(StandIn(before), max_rows_per_request=10) as murho, pytest.raises(InvalidInput) as caught:
         murho.predict(table(50))

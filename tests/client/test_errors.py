@@ -23,7 +23,7 @@ def test_problems_name_their_place_first_and_are_counted() -> None:
     ):
         assert str(InvalidInput([problem])) == text
     lines = str(InvalidInput([Problem("No number.", row=row) for row in range(12)], total=500)).splitlines()
-    assert lines[0] == "500 things are wrong with the input:"
+    assert lines[0] == "500 validation errors:"
     assert lines[1] == "  row 0: No number."
     assert lines[-1] == "  … and 490 more"
 

@@ -63,7 +63,7 @@ def test_training_says_what_it_does_and_the_same_seed_writes_the_same_tensors_in
     assert not imported & {"torch._dynamo", "sympy", "pandas"}, "a fit takes no compiler of PyTorch"
     said = [line for line in lines if not line.startswith("import time:")]
     assert any("left out 8 of 406 rows" in line for line in said)
-    for word in ("rows that it has not seen", "RMSE", "NLL", "CRPS", "90 % bands cover", "saved"):
+    for word in ("Held-out scores", "RMSE", "NLL", "CRPS", "90 % bands cover", "saved"):
         assert word in done.stdout
     assert any("Weight_in_lbs  " in line for line in said)
     assert len(said) < 22

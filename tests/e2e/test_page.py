@@ -274,7 +274,7 @@ def test_why_shows_what_each_cell_adds(visit: Visit, site: str, model: str, what
     largest = max(shares, key=lambda feature: abs(shares[feature]))
     label = visit.page.get_attribute("#why-0", "aria-label") or ""
     assert f": {largest} " in label
-    assert "If no cell were known" in visit.text("#why-text")
+    assert "Without any inputs" in visit.text("#why-text")
 
 
 def test_without_a_store_the_card_says_how_outcomes_are_kept(visit: Visit) -> None:

@@ -31,7 +31,7 @@ def test_each_error_has_its_status(error: Exception, status: int) -> None:
 
 def test_the_detail_counts_problems_that_are_not_listed() -> None:
     listed = [Problem(f"/inputs/{row}", "no") for row in range(2)]
-    assert "1000 things" in problem_details(BadInputError(listed, 1000), "id").detail
+    assert "1000 validation errors" in problem_details(BadInputError(listed, 1000), "id").detail
     assert "first 2" in problem_details(BadInputError(listed, 1000), "id").detail
     assert "all are listed" in problem_details(BadInputError(listed), "id").detail
 

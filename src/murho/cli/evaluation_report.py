@@ -42,8 +42,8 @@ def _of_numbers(report: Mapping[str, Any], kinds: Sequence[str], unit: str | Non
     rows += [["mean width", kind, *map(significant, report[kind]["width"].values())] for kind in kinds]
     return [
         f"RMSE {rmse}{suffix}   MAE {mae}{suffix}{explained}   CRPS {crps}{suffix}{raw}   raw NLL {nll} nats",
-        f"predicted std {significant(report['sharpness'])}{suffix} (rms), "
-        f"{per_cent(report['epistemic_share'])} of its square epistemic{rank}",
+        f"RMS std {significant(report['sharpness'])}{suffix}; {per_cent(report['epistemic_share'])} of the variance is "
+        f"epistemic{rank}",
         "",
         *table_lines(rows),
     ]

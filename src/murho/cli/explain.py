@@ -45,9 +45,7 @@ def explain(
     data: Path,
     model: str | None = None,
     rows: Annotated[int, typer.Option(min=1, help="Most rows to explain, from the first on.")] = 100,
-    label_next: Annotated[
-        int | None, typer.Option(min=1, help="Say which so many rows of all would teach most, if they were labelled.")
-    ] = None,
+    label_next: Annotated[int | None, typer.Option(min=1, help="List the N rows most worth labelling.")] = None,
     checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     output: CsvOption = None,
@@ -58,7 +56,7 @@ def explain(
     json: JsonOption = False,
     form: FileForm = AS_IT_IS,
 ) -> None:
-    """Say what each cell adds to the mean and to the doubt of its row, or which labels would teach most."""
+    """Say what each cell adds to the mean and the uncertainty of its row, or which rows to label."""
     _store, directory = find_version(checkpoints, model, version, device)
     table = open_rows(data, directory, form, labelled=False)
     if table.num_rows == 0:

@@ -33,11 +33,11 @@ def uniform(command: Callable[..., None]) -> Callable[..., None]:
     places, form = [], FORM if "form" in parameters else []
     if takes is not None:
         alone = "; may be left out where there is only one." if "checkpoints" in parameters else "."
-        about = f"Name of the checkpoint, as of --model{alone}"
+        about = f"Name of the checkpoint, same as --model{alone}"
         places.append(parameter("place", typer.Argument(metavar="NAME", help=about, autocompletion=complete_places)))
     if data is not None:
         said = [each.help for each in getattr(data.annotation, "__metadata__", ())]
-        purpose = (f"{said[0]}: a {FILES}" if said else f"A {FILES}") + ". Needed." * needed
+        purpose = (f"{said[0]}: a {FILES}" if said else f"A {FILES}") + ".  [required]" * needed
         places.append(parameter("file", typer.Argument(metavar="DATA", help=purpose, autocompletion=complete_places)))
     if takes is not None:
         name = typer.Option("--model", help="Name of the checkpoint.", autocompletion=complete_names)
@@ -61,7 +61,7 @@ def uniform(command: Callable[..., None]) -> Callable[..., None]:
             found = [each for each in (place, file) if each is not None]
             given[takes], path = name_and_data(found, model, None if data is None else needed)
             if needed and path is None:
-                raise OptionError("name the file: DATA")
+                raise OptionError("missing DATA: the file to score")
             if data is not None:
                 given["data"] = path
         command(**given)
@@ -86,7 +86,7 @@ def declare(command: Callable[..., None], parameters: Iterable[inspect.Parameter
 FORM = [
     parameter("sheet", typer.Option(help="Sheet of a workbook; by default the first with cells.")),
     parameter("skip_lines", typer.Option(min=0, help="Lines of a CSV file or sheet before its header line."), int, 0),
-    parameter("file_encoding", typer.Option(help="Encoding of a text; by default what it tells.")),
+    parameter("file_encoding", typer.Option(help="Text encoding (default: detected).")),
     parameter("no_header", typer.Option("--no-header", help="The first line has cells, not names."), bool, False),
 ]
 """Options of every command that reads a file, for its `FileForm`."""

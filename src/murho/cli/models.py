@@ -40,7 +40,7 @@ def model_lines(found: Sequence[CheckpointSummary], now: datetime) -> list[str]:
         found: The checkpoints.
         now: The present time, for their age.
     """
-    rows = [("NAME", "VERSIONS", "TASK", "TARGET", "ROWS", "HELD-OUT ROWS", "AGE")]
+    rows = [("NAME", "VERSIONS", "TASK", "TARGET", "ROWS", "HELD-OUT SCORE", "AGE")]
     rows += [
         (
             each.name,

@@ -126,7 +126,7 @@ def _store_or_url(url: str | None, store: str | None) -> str | None:
     """Return the store, if there is no URL."""
     store = store or (os.environ.get("MURHO_STORE") if url is None else None)
     if (url is None) == (store is None):
-        raise OptionError("Give one of --url, the address of the service, and --store, the store itself")
+        raise OptionError("Give --url, the address of the service, or --store, the store itself")
     return store
 
 

@@ -165,7 +165,7 @@ def key(
     check_name(caller)
     made = make_key()
     stored = Caller(caller, admin, outcomes, requests, cost, digest_of(made.encode()))
-    typer.echo("The key, for the caller. It is shown this once and stored nowhere:", err=True)
+    typer.echo("The key, for the caller. Shown once; not stored:", err=True)
     typer.echo(made)
     typer.echo(
         "The line for the service, in the file of MURHO_API_KEYS_FILE, or in MURHO_API_KEYS (commas between):", err=True

@@ -34,13 +34,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 PercentilesOption = Annotated[
     str | None, typer.Option(help="Levels of the percentile columns, of numbers.  [default: 5,50,95]")
 ]
-RawOption = Annotated[bool, typer.Option("--raw", help="Leave the spread, or probabilities, as before calibration.")]
+RawOption = Annotated[bool, typer.Option("--raw", help="Skip calibration.")]
 ReportOption = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html beside the checkpoint.")]
 ReportRowsOption = Annotated[
     bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
 ]
 SamplesOption = Annotated[
-    int, typer.Option(min=0, help="Draws behind each answer; 0: the mean, or the probabilities, alone.")
+    int, typer.Option(min=0, help="Draws behind each prediction; 0: the mean, or the probabilities, only.")
 ]
 SeedOption = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")]
 ThresholdsOption = Annotated[

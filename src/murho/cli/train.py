@@ -297,11 +297,11 @@ def _outcome(trained: Trained) -> list[str]:
     from murho.model.evaluation.summary import summary
 
     spec = trained.spec
-    rows = "that it has not seen" if spec.metrics["held_out"] else "that it has learned from"
+    what = "Held-out scores" if spec.metrics["held_out"] else "Scores on the training rows"
     lines = [
-        f"on {spec.metrics['n']} rows {rows}, after {spec.training['seconds']:.0f} s of training:",
+        f"{what} ({spec.metrics['n']} rows), after {spec.training['seconds']:.0f} s of training:",
         *(f"  {line}" for line in summary(spec.metrics, spec.schema.target.unit)),
     ]
     if spec.training["options"]["quick"]:
-        lines.append("quick: a first look, nothing searched; without --quick answers are mostly better")
+        lines.append("--quick skips the search and the report; omit it for a better model")
     return lines

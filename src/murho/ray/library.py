@@ -29,7 +29,7 @@ def require_ray(part: str = "data") -> None:
     try:
         import_module(f"ray.{part}")
     except ImportError as error:
-        raise OptionError(f"this takes Ray, but there is no {error.name}: run pip install 'murho[ray]'") from error
+        raise OptionError(f"this needs Ray; {error.name} isn't installed: run pip install 'murho[ray]'") from error
 
 
 @contextmanager

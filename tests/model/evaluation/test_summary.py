@@ -24,12 +24,12 @@ SCORES: dict[str, Any] = {
 
 def test_a_calibrated_classifier_is_a_verdict_four_short_lines_and_a_note() -> None:
     assert summary(SCORES, None) == [
-        "verdict: predicts in part: log loss 0.457 against 0.667 nats of one answer for all rows, 31.5 % less",
+        "verdict: predicts in part: log loss 0.457 nats, 31.5 % lower than ignoring the features (0.667)",
         "log loss 0.457 ± 0.023 nats   accuracy 81.2 ± 1.2 % (70.0 % are of one class)   AUC 0.901",
         "calibration error 1.2 % (raw 5.0 %, raw log loss 0.51)",
         "90 % sets hold the class of 91.2 % of the rows; 1.23 classes on average",
         "(scores of the 2 of 10 members that have not seen a row)",
-        "(near 90 % by construction: murho evaluate on rows kept aside tells more)",
+        "(close to 90 % by design: test on unseen rows with murho evaluate)",
     ]
 
 
@@ -43,10 +43,10 @@ def test_without_a_calibration_the_probabilities_are_raw() -> None:
 @pytest.mark.parametrize(
     ("crps", "said"),
     [
-        (0.2, "predicts well: CRPS 0.2 against 1 mpg of one answer for all rows, 80.0 % less"),
-        (0.85, "predicts little: CRPS 0.85 against 1 mpg of one answer for all rows, 15.0 % less"),
-        (0.95, "not surely better than one answer for all rows: CRPS 0.95 against 1 mpg of one answer for all rows"),
-        (1.1, "does not predict: CRPS 1.1 against 1 mpg of one answer for all rows"),
+        (0.2, "predicts well: CRPS 0.2 mpg, 80.0 % lower than ignoring the features (1)"),
+        (0.85, "predicts little: CRPS 0.85 mpg, 15.0 % lower than ignoring the features (1)"),
+        (0.95, "not surely better than ignoring the features: CRPS 0.95 mpg, ignoring the features 1"),
+        (1.1, "does not predict: CRPS 1.1 mpg, ignoring the features 1"),
     ],
 )
 def test_the_verdict_compares_with_one_answer_for_all_rows(crps: float, said: str) -> None:

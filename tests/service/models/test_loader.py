@@ -182,7 +182,7 @@ def test_a_pinned_version_is_served_alone_and_other_names_serve_the_latest() -> 
     policy = VersionPolicy(pins={"cars": "1", "boats": "7"})
     bench = Bench(cars("1"), cars("2"), FakeModel("rents", "1"), FakeModel("rents", "2"), policy=policy)
     assert bench.served() == {"cars": ["1"], "rents": ["2"]}
-    assert bench.refused() == [("boats", "7", "it is pinned, and is not there")]
+    assert bench.refused() == [("boats", "7", "pinned version not found")]
 
 
 def test_a_pinned_version_that_is_bad_is_not_replaced_by_another() -> None:

@@ -11,7 +11,7 @@ const interval = ({ share, low, high }) => `${percent(share, 1)} (${percent(low,
 /** A button below the card that asks for the quality: the service may keep no predictions. */
 export function offerQuality(overview) {
   const button = h('button', { type: 'button', onclick: () => showQuality(overview) }, 'Compare with outcomes');
-  return h('div', { id: 'quality' }, h('h3', {}, 'On what came true since'), h('p', {}, button), h('div', { id: 'quality-told', role: 'status' }));
+  return h('div', { id: 'quality' }, h('h3', {}, 'Live quality'), h('p', {}, button), h('div', { id: 'quality-told', role: 'status' }));
 }
 
 async function showQuality({ name, target }) {

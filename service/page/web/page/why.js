@@ -17,7 +17,7 @@ export function showWhy({ target }, row, { why, worth_asking: [asking], mean, st
     : [['mean', titled(target)], ['epistemic_variance', `doubt (variance${target.unit ? `, ${target.unit}²` : ''})`]];
   const [from, to] = [why.baseline[parts[0][0]][0], why.baseline[parts[0][0]][0] + why[parts[0][0]][0].reduce((sum, share) => sum + share, 0)];
   const said = (value) => (target.classes ? percent(value) : `${placed(value, std[0])}${unit}`);
-  $('why-text').replaceChildren(`If no cell were known, the ${target.classes ? parts[0][1] : 'mean'} would be ${said(from)}. The cells of this row bring it to ${said(target.classes ? to : mean[0])}: each adds its share.`,
+  $('why-text').replaceChildren(`Without any inputs, the ${target.classes ? parts[0][1] : 'mean'} would be ${said(from)}. The cells of this row bring it to ${said(target.classes ? to : mean[0])}: each adds its share.`,
     ...(asking.length ? [h('small', {}, `Worth asking: ${asking.slice(0, 3).map(({ feature, fall }) => `${feature} (${target.classes ? 'entropy' : 'variance'} ${fall < 0 ? 'rises' : 'falls'} by ${short(Math.abs(fall), 2)})`).join(', ')}.`)] : []));
   parts.forEach(([name, title], at) => {
     const listed = why.features.map((feature, i) => ({ feature, share: why[name][0][i], cell: row[feature] === null ? 'missing' : String(row[feature]) }))

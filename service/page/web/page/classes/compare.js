@@ -37,7 +37,7 @@ export function showCompare(overview, answer) {
   const likeliest = (of) => { const number = ranked(of)[0]; return `${named(classes[number])}, ${percent(of[number])}`; };
   const [name, chance] = [named(classes[most]), moreProbable(draws, most)];
   const sure = change[most] < 0 ? chance : 1 - chance;
-  $('compare-text').replaceChildren(...(alike ? ['A and B are answered alike. Change B below.'] : [
+  $('compare-text').replaceChildren(...(alike ? ['A and B are identical. Change B below.'] : [
     h('span', {}, h('b', {}, name), ` is ${change[most] < 0 ? 'less' : 'more'} probable for B than for A by `, h('strong', { id: 'change' }, points(change[most]).slice(1)), '; in ', h('b', { id: 'sure' }, percent(sure)), ' of the draws it is so.'),
     h('small', {}, `A: ${likeliest(a)}. B: ${likeliest(b)}. They are of different classes with probability `, h('span', { id: 'differ' }, percent(differ(draws))),
       '. Both are answered by the same draws, so doubt that they share cancels.')]));

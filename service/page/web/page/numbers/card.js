@@ -18,7 +18,7 @@ function coverage(overview) {
   if (!raw?.coverage && !calibrated?.coverage) return null;
   const cell = (judged, level) => (Number.isFinite(judged?.coverage?.[level]) ? percent(judged.coverage[level], 1) : '–');
   const width = (judged, level) => (Number.isFinite(judged?.width?.[level]) ? short(judged.width[level]) : '–');
-  return table(['Band', 'held, calibrated', 'width', 'held, raw', 'width'],
+  return table(['Band', 'coverage (calibrated)', 'width', 'coverage (raw)', 'width'],
     LEVELS.map((level) => [`${level} %`, cell(calibrated, level), width(calibrated, level), cell(raw, level), width(raw, level)]), 'How many held-out rows the bands held');
 }
 

@@ -19,7 +19,7 @@ export function showCompare(overview, answer) {
   const of = (row) => `${placed(answer.mean[row], answer.std[row])} ± ${placed(answer.std[row], answer.std[row])}${unit}`;
   // Two equal rows of a batch may differ in their last digits: by 1e-5 std.
   const same = answer.percentiles.values[0].every((value, i) => Math.abs(value - answer.percentiles.values[1][i]) <= 1e-4 * answer.std[0]);
-  $('compare-text').replaceChildren(...(same ? ['A and B are answered alike. Change B below.'] : [
+  $('compare-text').replaceChildren(...(same ? ['A and B are identical. Change B below.'] : [
     h('span', {}, 'A has more ', h('b', {}, target.name), ' than B with probability '), h('strong', { id: 'more' }, percent(chance.observed)), '.',
     h('small', {}, `A: ${of(0)}. B: ${of(1)}. On average over many such rows, A is above B with probability ${percent(chance.function)}. `
       + 'Both are answered by the same draws, so doubt that they share cancels; their noise is independent.')]));
