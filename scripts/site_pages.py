@@ -53,7 +53,7 @@ def build(place: Path) -> None:
         shutil.rmtree(each, ignore_errors=True)
     shutil.copytree(ROOT / DOCS, pages)
     titles = {}
-    for path, source in {**{path.name: path for path in (ROOT / DOCS).glob("*.md")}, **PIECES}.items():
+    for path, source in {**{each.name: f"{DOCS}/{each.name}" for each in (ROOT / DOCS).glob("*.md")}, **PIECES}.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         text = for_site(LISTED["with_listing"](text, "commands") if path == "reference.md" else text, path)
         (pages / path).write_text(text, encoding="utf-8")
