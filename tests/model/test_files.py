@@ -1,7 +1,6 @@
 """Files: read within bounds, at once, and written whole or not at all."""
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -20,19 +19,6 @@ def test_a_plain_file_and_a_link_to_one_are_read(tmp_path: Path) -> None:
         read_bounded(tmp_path / "file", 3)
     with pytest.raises(FileNotFoundError):
         read_bounded(tmp_path / "none")
-
-
-@pytest.mark.timeout(60)
-def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "device").symlink_to("/dev/zero")
-    for name in ("pipe", "device", "."):
-        with pytest.raises(OSError, match=r"no plain file|directory"):
-            read_bounded(tmp_path / name)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "socket"))
-        with pytest.raises(OSError, match="No such device"):
-            read_bounded(tmp_path / "socket")
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="there is no /proc")

@@ -118,11 +118,6 @@ def test_the_crps_of_a_mixture_of_all_members_is_foretold() -> None:
     assert ensemble_score(alone, together, 2, 10) == pytest.approx(crps(list(range(10))), rel=1e-6)
 
 
-@pytest.mark.parametrize(("judges", "members"), [(1, 10), (1, 1), (5, 5)])
-def test_where_one_judges_or_all_do_nothing_is_foretold(judges: int, members: int) -> None:
-    assert ensemble_score(2.0, 1.0, judges, members) == 1.0
-
-
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic", "mixture"])
 def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noise: str) -> None:
     rows = small_rows(20)

@@ -35,12 +35,6 @@ def test_a_row_under_local_reparameterisation_is_distributed_as_under_draws_of_w
     assert float(gap) < 0.06 * float(by_weights.std())
 
 
-@pytest.mark.parametrize(("skip", "groups"), [(False, 6), (True, 7)])
-def test_every_weight_and_bias_tensor_is_a_group_and_so_is_the_skip(skip: bool, groups: int) -> None:
-    network = network_with(skip=skip)  # weights and biases of three layers
-    assert network.groups.unique().tolist() == list(range(groups))
-
-
 def test_each_feature_has_a_group_of_weights_in_the_first_hidden_layer() -> None:
     architecture = Architecture(inputs=5, hidden=(4, 3), outputs=2, skip=True)
     network = BayesianNetwork(architecture, torch.Generator(), feature_of_input=(0, 0, 0, 1, 2))

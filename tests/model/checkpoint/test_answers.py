@@ -272,7 +272,7 @@ def test_a_draw_is_the_same_whatever_the_number_of_draws(
         assert (apart <= 1e-5 * np.maximum(np.abs(few.draws), many.std[:, None])).all()
 
 
-ROWS = 200
+ROWS = 80
 CROWDED = {
     "rent": (
         PredictOptions(samples=64, draws=True, mc_error=True, thresholds=(500.0,), percentiles=(0.01, 5.0, 50.0, 99.0)),

@@ -199,12 +199,6 @@ def test_a_url_stays_a_text_without_a_slash_at_its_end_and_anything_else_is_a_pa
     assert place_of("file:///tmp/my%20models") == Path("/tmp/my models")  # noqa: S108 - nothing is written
 
 
-def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
-    with pytest.raises(OptionError, match="password") as refused:
-        place_of("sftp://me:secret@host/models")
-    assert "secret" not in str(refused.value)
-
-
 def test_what_writes_to_a_disk_alone_says_what_to_do_with_a_url() -> None:
     assert directory_at("checkpoints") == Path("checkpoints")
     with pytest.raises(CheckpointError, match="murho publish NAME/VERSION s3://bucket/models"):

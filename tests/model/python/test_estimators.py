@@ -4,7 +4,6 @@ import copy
 import inspect
 import pickle
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +39,6 @@ from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.prepared_table import OF_NUMBERS
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table
-from tests.support import ROOT
 
 Estimator: TypeAlias = BBBRegressor | BBBClassifier
 
@@ -458,12 +456,6 @@ def test_weights_and_groups_are_routed_through_a_pipeline_of_frames() -> None:
     assert list(fitted[-1].feature_names_in_) == ["a", "b", "c"]
 
 
-def test_importing_the_package_imports_neither_torch_nor_scikit_learn() -> None:
-    code = "import sys, murho; print([name for name in ('torch', 'sklearn', 'numpy') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "[]\n"
-
-
 def test_other_frames_are_fitted_as_those_of_pandas(of_rent: BBBRegressor) -> None:
     frame, y = frame_of(without="rent")
     again = clone(of_rent).set_params(columns=None).fit(pl.from_pandas(frame), y)
@@ -480,15 +472,3 @@ def test_before_a_fit_there_is_no_answer(tmp_path: Path) -> None:
     for ask in asks:
         with pytest.raises(NotFittedError):
             ask()
-
-
-def test_std_is_made_of_the_spread_of_functions_and_of_the_noise(flats: pd.DataFrame) -> None:
-    few = frame_of(45, without="rent")  # too few to calibrate
-    estimator = number(noise="fixed", noise_sigma=40.0).fit(*few)
-    mean, std = estimator.predict(flats, return_std=True)
-    functions = estimator.sample_functions(flats)
-    assert functions.shape == (30, 256)
-    np.testing.assert_allclose(functions.mean(axis=1), mean, rtol=1e-12)
-    alike(std**2, functions.var(axis=1) + 40.0**2)
-    alone = np.concatenate([estimator.sample_functions(flats.iloc[[row]], samples=8) for row in range(30)])
-    np.testing.assert_allclose(functions[:, :8], alone, rtol=1e-5)

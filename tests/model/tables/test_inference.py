@@ -234,9 +234,3 @@ def test_digits_that_a_number_does_not_keep_are_said_with_the_remedy(kind: pa.Da
     assert inferred([one, two], overrides=declared) == (None, (), FeatureKind.CATEGORICAL)
     with pytest.raises(TableError, match="is 9007199254740992 in every row in the 16 digits that a number keeps"):
         plan_columns(table_of().set_column(0, "y", pa.array([one, two] * (ROWS // 2)).cast(kind)), "y")
-
-
-def test_keys_of_many_digits_identify_rows() -> None:
-    table = table_of().append_column("order_id", pa.array([2**53 + row for row in range(ROWS)]))
-    left_out = plan_columns(table, "y").schema.left_out["order_id"]
-    assert left_out == "it identifies rows: its name says so, and each has another whole number"

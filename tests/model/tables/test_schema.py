@@ -71,18 +71,3 @@ def test_values_outside_are_listed_by_row_then_feature() -> None:
         UnfamiliarValue(2, "Weight", "10512 lb is above the training range, 1613 to 5140 lb"),
         UnfamiliarValue(2, "Year", "1969-12-31T12:00:00Z is below the training range, 1970-01-01 to 1982-01-01"),
     ]
-
-
-def test_features_are_described_as_the_contract_says() -> None:
-    assert YEAR.describe() == {
-        "name": "Year",
-        "kind": "date",
-        "unit": None,
-        "missing": False,
-        "categories": None,
-        "min": "1970-01-01",
-        "max": "1982-01-01",
-    }
-    origin = ORIGIN.describe()
-    assert (origin["categories"], origin["min"], origin["missing"]) == (["Japan", "USA"], None, True)
-    assert (WEIGHT.describe()["min"], WEIGHT.describe()["unit"]) == (1613.0, "lb")

@@ -18,13 +18,11 @@ from murho.model.distributions.predictive import Predictive
 from murho.model.encoding.encoder import Encoded
 from murho.model.errors import OptionError
 from murho.model.evaluation.held_out import SAMPLES
-from murho.model.predictive.draws import DrawMaker
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.training.pruning import cut, extrapolation_inputs, prune
 from murho.model.training.revisions import labelled_rows
 from tests.model.conftest import make_table, present, train_quickly
 from tests.model.maps import calibration_of
-from tests.model.oracles import weights_of
 from tests.model.rooms import rooms_table, train_rooms
 
 ARCHITECTURE = Architecture(5, (6, 4), 2, "silu", members=2, skip=True)
@@ -65,16 +63,6 @@ def test_exactly_the_lowest_ratios_go_whatever_the_layer_and_the_member(seed: in
     assert not len(kept) or float(removed.max()) <= float(kept.min())
 
 
-def test_a_removed_weight_is_no_weight_in_any_draw_whatever_the_tensors_hold() -> None:
-    tensors = _tensors()
-    pruned, _ = cut(tensors, ARCHITECTURE, 0.8, HELD)
-    removed = removed_weights(pruned)
-    draws = DrawMaker(tensors, pruned).make(seed=3, samples=40)
-    whole = DrawMaker(tensors, ARCHITECTURE).make(seed=3, samples=40)
-    for of_pruned, of_whole, mask in zip(weights_of(draws), weights_of(whole), removed, strict=True):
-        assert torch.equal(of_pruned, of_whole.masked_fill(mask[draws.members], 0.0))
-
-
 def test_a_second_pruning_removes_what_the_first_one_has_removed_and_more() -> None:
     tensors = _tensors()
     once, first = cut(tensors, ARCHITECTURE, 0.3, HELD)
@@ -89,12 +77,6 @@ def test_a_second_pruning_removes_what_the_first_one_has_removed_and_more() -> N
     directly, straight = cut(tensors, ARCHITECTURE, 0.6, HELD)
     assert (twice, second) == (directly, straight)
     assert first.removed < second.removed
-
-
-@pytest.mark.parametrize("fraction", [0.0, 1.0, -0.5, float("nan")])
-def test_a_fraction_out_of_range_is_refused(rent: Posterior, fraction: float) -> None:
-    with pytest.raises(OptionError, match="--fraction must lie strictly between 0 and 1"):
-        prune(rent, fraction)
 
 
 def test_a_fraction_that_removes_nothing_new_is_refused(rent: Posterior) -> None:

@@ -209,16 +209,3 @@ def test_no_answer_of_a_capped_table_lies_beyond_the_cap(tmp_path: Path) -> None
         assert posterior.predict(fresh, options).mean.max() <= 2.0
     spec = read_stored(trained.posterior.save(tmp_path, "capped")).spec
     assert present(spec.target.limits).maximum == 2.0
-
-
-def test_every_number_of_an_answer_is_of_the_same_draws(rooms: Posterior) -> None:
-    prediction = answer(rooms, table(9, seed=2), draws=True, percentiles=(25.0,), mc_error=True)
-    draws = present(prediction.draws)
-    assert draws.shape == (9, 256, 3)
-    assert draws.mean(axis=1) == pytest.approx(prediction.probabilities, abs=1e-9)
-    assert draws.std(axis=1) == pytest.approx(present(prediction.epistemic_std), abs=1e-9)
-    assert np.percentile(draws, 25.0, axis=1) == pytest.approx(present(prediction.percentiles)[..., 0], abs=1e-9)
-    logs = np.log(draws.clip(1e-300))
-    expected = -(draws * logs).sum(axis=2).mean(axis=1)
-    assert present(prediction.entropy) - expected == pytest.approx(present(prediction.epistemic_entropy), abs=1e-9)
-    assert (present(present(prediction.mc_error).probabilities) < 0.05).all()

@@ -1,4 +1,4 @@
-"""Bayes' rule in two steps: known answers, few rows, held-out rows, and refused versions."""
+"""Bayes' rule in two steps: known answers, few rows, held-out rows, and interruptions."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -18,13 +18,11 @@ from murho.model.bbb.network import inverse_softplus
 from murho.model.calibration.conformal import POOLED
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.predictive import Predictive
-from murho.model.errors import OptionError
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.splits import Units
 from murho.model.training.options import UpdateOptions, make_options
-from murho.model.training.pruning import prune
 from murho.model.training.revisions import LabelledRows, Revised, labelled_rows
 from murho.model.training.train import train
 from murho.model.training.updating import split_new_rows, temperature_of, update
@@ -231,11 +229,6 @@ def test_an_interrupted_update_keeps_the_best_so_far(old: Posterior) -> None:
     assert (updated.facts["interrupted"], updated.facts["epochs"]) == (True, 5)
     assert any("interrupted" in line for line in notes.lines)
     assert all(bool(torch.isfinite(tensor).all()) for tensor in updated.posterior.tensors.values())
-
-
-def test_a_pruned_version_is_refused_with_the_one_to_take_instead(rent: Posterior) -> None:
-    with pytest.raises(OptionError, match="--version 1"):
-        _update(prune(rent, 0.5).posterior, _rows(rent, 20))
 
 
 def _turned(table: pa.Table) -> pa.Table:
