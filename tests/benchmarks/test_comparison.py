@@ -1,11 +1,9 @@
 """Murho beside peers: who is compared with what, and how it is told."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import classification, co2, live, mushroom, shift, tabular, uci
 from benchmarks.comparison import standing
 
 
@@ -33,16 +31,3 @@ def test_a_peer_is_compared_by_its_better_answer_and_murho_by_its_calibrated_one
     assert verdict["answer"] == {"Murho": "calibrated", "ngboost": "raw", "histogram-boosting": "calibrated"}
     assert verdict["best_peer"] == "ngboost"
     assert verdict["behind"] == pytest.approx(10.0)
-
-
-@pytest.mark.parametrize("command", [uci, tabular, classification, shift, co2, live, mushroom])
-def test_without_the_data_a_command_says_where_to_get_them(
-    command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    more = ["--peers", ""] if command in (tabular, classification) else []
-    jobs = [] if command is mushroom else ["--jobs", "1"]
-    assert command.main(["--data", str(tmp_path), "--output", str(tmp_path / "out"), *more, *jobs]) == 1
-    said = capsys.readouterr().err
-    assert f"{tmp_path}" in said
-    assert "does not exist; make it from" in said
-    assert not (tmp_path / "out").exists()

@@ -4,8 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.test_docs import block_after
 from tests.rents import CHECKPOINTS, ROWS
 from tests.support import ROOT, call_murho
@@ -18,16 +16,6 @@ def test_the_most_important_feature_comes_first(rooms_file: Path, room_checkpoin
     found = json.loads(call_murho(*where, "--json").stdout)
     losses = {feature["name"]: feature["log_loss"]["value"] for feature in found["features"]}
     assert [line.split()[0] for line in lines[3 : 3 + len(losses)]] == sorted(losses, key=lambda name: -losses[name])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [(("--repeats", 0), "equal to 1"), (("--rows", 1), "equal to 2"), (("--version", 99), "no version '99'")],
-)
-def test_mistakes_are_said(rooms_file: Path, room_checkpoints: Path, options: tuple[object, ...], message: str) -> None:
-    where = ("importance", "rooms", rooms_file, "--checkpoints", room_checkpoints)
-    code = 1 if options[0] == "--version" else 2
-    assert message in call_murho(*where, *options, code=code).stderr
 
 
 def test_a_cell_that_cannot_be_used_is_named_by_its_row_in_the_file(tmp_path: Path) -> None:

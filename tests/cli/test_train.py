@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from murho.cli.train import next_commands, option_parameters, option_values, read_config, train
+from murho.cli.train import next_commands, option_parameters, option_values, read_config
 from murho.model.checkpoint.stores import WrittenVersion
 from murho.model.errors import OptionError
 from murho.model.training.options import TrainOptions
@@ -74,12 +74,6 @@ def _app(options: type[TrainOptions], received: dict[str, Any]) -> typer.Typer:
     app = typer.Typer(rich_markup_mode=None)
     app.command()(command)
     return app
-
-
-def test_every_field_but_the_columns_is_an_option() -> None:
-    parameters = inspect.signature(train).parameters
-    assert set(TrainOptions.model_fields) - set(parameters) == {"columns"}
-    assert all(parameters[name].default is None for name in TrainOptions.model_fields if name != "columns")
 
 
 def test_what_is_given_is_read_and_the_rest_is_left_to_the_file() -> None:

@@ -67,9 +67,3 @@ def test_a_password_is_not_part_of_an_address() -> None:
     environment = services["murho-store"]["environment"]
     assert environment["PGPASSWORD"] == services["postgres"]["environment"]["POSTGRES_PASSWORD"] == password
     assert environment["MURHO_STORE"] == "postgresql+psycopg://murho@postgres/murho"
-
-
-def test_prometheus_asks_where_no_key_is_needed() -> None:
-    monitoring = yaml.safe_load((ROOT / "deploy" / "monitoring" / "prometheus.yml").read_text())
-    port = composed()["murho"]["environment"]["MURHO_METRICS_PORT"]
-    assert monitoring["scrape_configs"][0]["static_configs"][0]["targets"] == [f"murho:{port}"]

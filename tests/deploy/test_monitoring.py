@@ -114,13 +114,6 @@ def test_monitors_ask_the_port_of_the_service_and_name_the_job_that_alerts_ask_f
     assert 'up{job="murho"} == 0' in EXPRESSIONS["MurhoDown"]
 
 
-def test_metrics_need_a_key_but_where_the_manifests_open_them() -> None:
-    line = f"dashboard:sha256:{'0' * 64}"
-    with make_client(FakeModel(), api_keys=[line], open_paths="/metrics") as client:
-        assert client.get("/metrics").status_code == 200
-        assert client.get("/models").status_code == 401
-
-
 def test_compose_starts_prometheus_and_grafana_in_a_profile_alone() -> None:
     services: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     assert {name for name, item in services.items() if "profiles" not in item} == {"murho", "train-demo"}

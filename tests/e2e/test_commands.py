@@ -42,7 +42,7 @@ def test_no_help_imports_what_takes_seconds_and_that_of_train_has_every_option()
     code = (
         "import sys; from murho.command_line import COMMANDS, app\n"
         "for words in (['--help'], *([command, '--help'] for command in COMMANDS)): app(words, standalone_mode=False)\n"
-        "print([name for name in ('torch', 'numpy', 'pyarrow', 'ray', 'fastapi') if name in sys.modules])"
+        "print([name for name in ('torch', 'numpy', 'sklearn', 'pyarrow', 'ray', 'fastapi') if name in sys.modules])"
     )
     said = subprocess.run(
         [MURHO.with_name("python"), "-c", code], capture_output=True, text=True, check=True, timeout=60

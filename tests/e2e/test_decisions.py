@@ -71,13 +71,6 @@ def test_the_same_draw_decides_the_same_to_the_bit_under_load(busy: Service) -> 
     assert (np.array(first["propensity"]) > 0.0).all()
 
 
-def test_thousands_of_actions(busy: Service) -> None:
-    actions = [{"id": str(n), "inputs": {"Horsepower": 50.0 + n / 30, "Origin/plant": "USA"}} for n in range(5000)]
-    found = _post(busy, "cars", {"contexts": CONTEXTS[:1], "actions": actions, "policy": "greedy"}).json()
-    assert found["action"] == [str(int(np.argmax(found["mean"][0])))]
-    assert len(found["std"][0]) == 5000
-
-
 def test_classes(busy: Service) -> None:
     row = {**CONTEXTS[0], **ACTIONS[0]["inputs"]}
     plain = _post(busy, "bodies", {"contexts": [row], "policy": "greedy"}).json()

@@ -51,7 +51,7 @@ NAMES = st.sampled_from(["samples", "percentiles", "seed", "noise", "calibrated"
 VALUES = st.text(max_size=12) | st.sampled_from(["0", "true", "5,50", "1e400", "-1", "draws,mc_error", "9" * 30])
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(query=st.dictionaries(NAMES | st.text(max_size=5), VALUES, max_size=3))
 def test_any_options_in_a_query_are_read_or_refused(query: dict[str, str]) -> None:
     for form in ("csv", "arrow"):

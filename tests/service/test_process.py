@@ -34,13 +34,6 @@ def test_the_address_of_every_interface_is_this_machine() -> None:
         assert address_of(listening).startswith("http://localhost:")
 
 
-def test_a_port_in_use_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ServiceError, match=f"Port {port} of 127.0.0.1 is in use"):
-            listen("127.0.0.1", port)
-
-
 @pytest.mark.parametrize("host", ["203.0.113.1", "no such host"])
 def test_an_address_of_another_machine_is_told(host: str) -> None:
     with pytest.raises(ServiceError, match="--host"):

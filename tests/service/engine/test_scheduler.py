@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.predictive.prediction import PredictOptions
-from murho.service.engine.admission import FIRST_SECONDS_PER_COST, Admission, FairQueue, WorkRates
+from murho.service.engine.admission import Admission, FairQueue
 from murho.service.engine.engine import Receive
 from murho.service.engine.jobs import Job, compute
 from murho.service.engine.scheduler import Scheduler
@@ -130,16 +130,6 @@ async def test_every_job_is_taken_once_and_a_pass_has_one_lane(
         assert len({job.options.samples for job in those}) <= 1
         taken += those
     assert sorted(map(id, taken)) == sorted(id(job) for job in jobs if not job.over)
-
-
-def test_the_rate_follows_what_was_measured() -> None:
-    rates, model = WorkRates(), FakeModel()
-    assert rates.seconds(model, 1.0) == FIRST_SECONDS_PER_COST
-    rates.record(model, 1e6, 2.0)
-    assert rates.seconds(model, 3.0) == pytest.approx(6e-6)
-    for _ in range(100):
-        rates.record(model, 1e6, 4.0)
-    assert rates.seconds(model, 1.0) == pytest.approx(4e-6, rel=1e-3)
 
 
 # Room

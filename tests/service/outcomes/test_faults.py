@@ -15,7 +15,7 @@ import pytest
 
 from murho.model.errors import OptionError
 from murho.model.evaluation.recorded import with_grid
-from murho.model.predictive.prediction import PredictOptions
+from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.service.outcomes.recorder import Recorder, _Queue
 from murho.service.outcomes.store import Store
 from murho.service.predict.answers import ToRecord
@@ -33,6 +33,15 @@ def predicted(client: AppClient) -> str:
     assert key is not None
     assert time.monotonic() - begun < 2.0
     return str(key)
+
+
+def answer_of(model: FakeModel, rows: int = 1, **cells: float) -> Prediction:
+    """The answer for equal rows, with what is recorded of it."""
+    columns = {
+        name: np.array([cell] * rows, object if name == "Origin/plant" else None)
+        for name, cell in (CELLS | cells).items()
+    }
+    return model.predict(columns, with_grid(PredictOptions(percentiles=()), model.schema.target))
 
 
 def outcome(key: str) -> dict[str, object]:
@@ -97,8 +106,7 @@ def test_a_directory_that_others_may_have_made_is_refused(tmp_path: Path, what: 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
 def test_a_queue_that_somebody_planted_is_not_stored(tmp_path: Path, link: Any) -> None:
     model = FakeModel()
-    columns = {name: np.array([cell], object if isinstance(cell, str) else None) for name, cell in CELLS.items()}
-    answer = model.predict(columns, with_grid(PredictOptions(percentiles=()), model.schema.target))
+    answer = answer_of(model)
     other = Recorder(Store(str(tmp_path / "other.db")), 2**20)
     assert other.record([ToRecord(model, answer, ["planted"])]) == [["planted"]]
     other.store.close()
@@ -120,8 +128,7 @@ def test_a_queue_that_somebody_planted_is_not_stored(tmp_path: Path, link: Any) 
 def test_the_log_of_the_queue_does_not_stay_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("murho.service.outcomes.recorder.MOST_PAGES", 8)
     model, recorder = FakeModel(), Recorder(Store(str(tmp_path / "murho.db")), 2**20)
-    columns = {name: np.array([cell], object if isinstance(cell, str) else None) for name, cell in CELLS.items()}
-    answer = model.predict(columns, with_grid(PredictOptions(percentiles=()), model.schema.target))
+    answer = answer_of(model)
     for _ in range(150):
         assert recorder.record([ToRecord(model, answer)])
     log = tmp_path / "murho.db-recording" / "queue.db-wal"
@@ -169,8 +176,7 @@ def _killed(address: str, step: str, told: Any) -> None:
     elif step == "before the queue loses it":
         patch.setattr(_Queue, "run", lambda queue, say, *rest: (die if say[:6] == "DELETE" else run)(queue, say, *rest))
     recorder = Recorder(Store(address), 2**20)
-    columns = {name: np.array([cell, cell], object if isinstance(cell, str) else None) for name, cell in CELLS.items()}
-    answer = model.predict(columns, with_grid(PredictOptions(percentiles=()), model.schema.target))
+    answer = answer_of(model, rows=2)
     told.send(recorder.record([ToRecord(model, answer, ["a", "b"])]))
     if step == "while the queue is written":
         recorder._adding.run("BEGIN")
@@ -203,10 +209,7 @@ def test_answers_of_one_turn_are_recorded_together_each_under_its_own_ids(tmp_pa
     given, weights = {3: ["own"]}, [1000.0 * (number + 1) for number in range(6)]
 
     def asked(number: int) -> ToRecord:
-        cells = CELLS | {"Weight": weights[number]}
-        columns = {name: np.array([cell], object if isinstance(cell, str) else None) for name, cell in cells.items()}
-        options = with_grid(PredictOptions(percentiles=()), model.schema.target)
-        return ToRecord(model, model.predict(columns, options), given.get(number))
+        return ToRecord(model, answer_of(model, Weight=weights[number]), given.get(number))
 
     async def record() -> list[list[str] | BaseException | None]:
         tasks = [asyncio.create_task(recorder.with_others(asked(number))) for number in range(6)]

@@ -197,6 +197,8 @@ def test_a_matrix_of_numbers_is_answered_with_a_structured_array(numeric_client:
     answer = np.load(io.BytesIO(response.content), allow_pickle=False)
     assert answer["mean"].tolist() == [130.0, 20.0]
     assert answer["draws"].shape == (2, 4)
+    without = post(numeric_client, npy([[3000, 100.0]]), NPY, "?samples=0&include=draws")
+    assert np.load(io.BytesIO(without.content))["draws"].shape == (1, 0)
     assert answer.dtype.names[:4] == ("mean", "std", "epistemic_std", "aleatoric_std")
     fortran = np.asfortranarray([[3000, 100], [2000, 50]])
     assert np.load(io.BytesIO(post(numeric_client, npy(fortran), NPY).content))["mean"].tolist() == [130.0, 70.0]

@@ -129,13 +129,6 @@ def test_names_with_quotes_and_one_feature_are_read() -> None:
             assert np.array_equal(parsed.inputs.columns[name], [1.0, np.nan], equal_nan=True)
 
 
-def test_a_kept_option_is_of_its_settings() -> None:
-    codec, body = JSONCodec(), orjson.dumps({"inputs": [ROW], "seed": 5})
-    for samples in (3, 4, 3):
-        parsed = codec.decode(body, Terms({}, SCHEMA, Settings(samples=samples)))
-        assert (parsed.options.samples, parsed.options.seed) == (samples, 5)
-
-
 @pytest.mark.parametrize("form", ["records", "matrix", "columns"])
 def test_many_rows_are_read_as_a_few(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_bodies, "PIECE_CELLS", 10)
@@ -228,12 +221,6 @@ def test_what_is_no_json_gets_a_hint(body: bytes, said: str) -> None:
 def test_a_body_in_another_form_is_told_what_it_looks_like(encode: Any, advice: str, text: str, kind: str) -> None:
     with pytest.raises(BadInputError, match=advice):
         reader_of(kind).decode(encode(text), Terms({}, SCHEMA, Settings()))
-
-
-def test_a_category_that_is_a_number_and_a_text_for_a_number_are_read_by_their_values() -> None:
-    body = orjson.dumps({"inputs": [{**ROW, "Origin/plant": 4.0}]})
-    assert by_types(body) is None
-    assert JSONCodec().decode(body, Terms({}, SCHEMA, LIMITS)).inputs.columns["Origin/plant"].tolist() == ["4"]
 
 
 arrays = st.tuples(st.integers(0, 9), st.none() | st.integers(0, 4)).map(

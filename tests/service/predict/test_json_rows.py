@@ -159,10 +159,6 @@ def test_cells_are_read_or_refused_by_the_kind_of_their_feature(
     assert list(refused) == list(range(len(good), len(good) + len(bad)))
 
 
-def test_a_text_that_can_not_be_read_is_explained() -> None:
-    assert "'5 EUR' has the unit 'EUR' in a column with the unit '$'" in explain_cell(PRICE, "5 EUR")
-
-
 def test_problems_come_in_the_order_of_the_rows_and_are_counted() -> None:
     found = Problems()
     found.add_rows(range(100), lambda row: f"/{row}/b", lambda _: "wrong")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import pytest
 from murho.service.tables import arrow_tables, csv_tables
 from murho.service.tables.arrow_tables import FACTS
 from tests.service.bodies import ARROW, CSV, arrow, csv, read_table
-from tests.service.classifiers import Classifier
 from tests.service.support import ROW, AppClient, FakeModel, make_client
 from tests.service.wire import served, wait_until
 
@@ -98,15 +96,6 @@ def test_an_answer_does_not_depend_on_what_is_converted_at_a_time(
         assert again.headers[name] == whole.headers[name]
 
 
-@pytest.mark.parametrize("accept", [ARROW, CSV])
-def test_classes_and_draws_are_answered(accept: str) -> None:
-    with make_client(Classifier()) as client:
-        query = "include=draws" if accept == ARROW else ""
-        answer = read_table(ask(client, body_of(table(), CSV), CSV, accept, query))
-        assert answer.num_rows == ROWS
-        assert answer.column_names[0] == "prediction"
-
-
 BAD = {
     "a word": ({"Weight": {18: "heavy"}}, "/inputs/Weight/18"),
     "an infinite number": ({"Weight": {22: float("inf")}}, "/inputs/Weight/22"),
@@ -145,14 +134,6 @@ def test_names_and_options_are_checked_before_any_row_is_computed(client: AppCli
     assert model.passes == 0
     cut = body_of(table(), ARROW)[:-200]
     assert "not a whole Arrow stream" in ask(client, cut, ARROW).text
-
-
-def test_a_compressed_body_is_answered_as_a_plain_one(client: AppClient) -> None:
-    body = body_of(table(), CSV)
-    plain, packed = ask(client, body, CSV), ask(client, gzip.compress(body), CSV, **{"content-encoding": "gzip"})
-    assert packed.content == plain.content
-    broken = ask(client, gzip.compress(body)[:-4], CSV, **{"content-encoding": "gzip"})
-    assert "gzip data in the body are cut" in broken.text
 
 
 def test_a_table_is_admitted_by_the_cost_of_all_its_rows(client: AppClient, model: FakeModel) -> None:
