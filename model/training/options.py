@@ -325,7 +325,10 @@ def problem_text(problem: ErrorDetails) -> str:
     if problem["type"] == "unexpected_keyword_argument":
         return f"there is no {name}: a column has {', '.join(field.name for field in fields(ColumnOverride))}"
     choices = re.findall(r"'([^']*)'", problem["msg"]) if problem["type"] in ("literal_error", "enum") else []
-    return f"{name}: {problem['msg']}, not {given!r}{_meant(str(given), choices)}"
+    expected = problem["msg"].replace("Input should be", "must be")
+    if problem["type"].startswith(("greater_than", "less_than")):
+        expected = next((f"must be {text.values}" for text in option_texts() if text.flag == name), expected)
+    return f"{name} {expected}, not {given!r}{_meant(str(given), choices)}"
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ IN = ("--checkpoints", CHECKPOINTS)
         (("evaluate", CARS, "--model", "../cars"), 1, "name"),
         (("prune", "rents", "--fraction", 1, *IN), 2, "--fraction must lie strictly between 0 and 1, not 1"),
         (("prune", "rents", "--fraction", 0.5, "--version", 99, *IN), 1, "no version '99'"),
-        (("update", "rents", CARS, "--learning-rate", -1, *IN), 2, "--learning-rate: Input should be greater than 0"),
+        (("update", "rents", CARS, "--learning-rate", -1, *IN), 2, "--learning-rate must be above 0, not -1"),
         (
             ("export", "rents", "--to", "onnx", "--percentiles", "101", *IN),
             2,
@@ -38,6 +38,9 @@ IN = ("--checkpoints", CHECKPOINTS)
         (("quality", "rents", "--store", "typo.db"), 2, "no store typo.db"),
         (("adaptation", "rents", "--store", "typo.db"), 2, "no store typo.db"),
         (("learn", "rents", "--store", "typo.db", *IN), 2, "no store typo.db"),
+        (("explain", "rows.csv", "rents", *IN), 2, "rows.csv is a file, and rents is not: did you swap NAME and DATA?"),
+        (("predict", "rents", *IN), 2, "'rents' is a model; also give the file to score"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--members", "100"), 2, "--members must be 1 to 64, not 100"),
         (("explain", "rents", "rows.csv", *IN), 1, "rows.csv: the table has no rows to explain"),
         (("update", "rents", CARS, *IN), 1, "cars.csv: the target 'rent' is not a column"),
     ],

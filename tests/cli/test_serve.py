@@ -12,6 +12,6 @@ def test_it_prints_a_key_and_the_line_that_stores_it() -> None:
     assert stored.digest == digest_of(made.encode())
     assert (stored.name, stored.admin, stored.requests, stored.cost) == ("web", True, 5.0, None)
     assert made not in result.stderr
-    assert "this once" in result.stderr
+    assert "Shown once" in result.stderr
     assert isinstance(CliRunner().invoke(app, ["key", "no name"]).exception, OptionError)
     assert "Missing argument 'NAME'" in CliRunner().invoke(app, ["key"]).stderr

@@ -182,7 +182,7 @@ MISTAKES = {
     ("train", "few.csv", "--target", "z", "--name", "few"): "'z' is not a column of the table",
     ("train", "few cars (1).csv", "--target", "a"): "give one, such as --name few-cars-1",
     ("predict", "few.csv", "--model", "nothing"): "has no checkpoint 'nothing'",
-    ("update", "nothing", "few.csv", "--epochs", "0"): "--epochs: Input should be greater than or equal to 1",
+    ("update", "nothing", "few.csv", "--epochs", "0"): "--epochs must be at least 1",
 }
 
 

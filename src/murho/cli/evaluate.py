@@ -21,6 +21,7 @@ from murho.cli.shared import (
     open_rows,
     print_json,
     print_lines,
+    say,
     say_left_out,
 )
 from murho.model.tables.overrides import AS_IT_IS, FileForm
@@ -57,3 +58,5 @@ def evaluate(
     title = f"{posterior.name} version {posterior.version} on {report['n']} rows"
     unit = posterior.schema.target.unit
     print_lines([title, f"verdict: {verdict(report, unit)}", *report_lines(report, unit)])
+    if report["n"] == posterior.facts["training"]["rows"]:
+        say("note: as many rows as in training; if they are the same, these scores are too good")

@@ -80,6 +80,9 @@ def explain(
         return
     with csv_writer(output) as write:
         write(pa.table(columns))
+    if label_next is None:
+        say("(baseline): the prediction without any inputs; below it what each input adds. Variances are squares of")
+        say("epistemic_std and aleatoric_std; negative: knowing this input reduces the uncertainty")
     if label_next is None and table.num_rows > rows:
         say(f"note: the first {rows} of {table.num_rows} rows are explained; --rows N for more")
 

@@ -62,6 +62,7 @@ def uniform(command: Callable[..., None]) -> Callable[..., None]:
             given[takes], path = name_and_data(found, model, None if data is None else needed)
             if needed and path is None:
                 raise OptionError("missing DATA: the file to score")
+            _check_file(given[takes], path, given.get("checkpoints") or "checkpoints")
             if data is not None:
                 given["data"] = path
         command(**given)
@@ -119,6 +120,20 @@ def name_and_data(places: Sequence[str], model: str | None, needed: bool | None)
     if needed is None or (not needed and model is None):
         return places[0], None
     return model, Path(places[0])
+
+
+def _check_file(name: str | None, path: Path | None, checkpoints: str) -> None:
+    """Check that no name of a checkpoint stands where a file should.
+
+    Raises:
+        OptionError: One does; the message says what is missing, or swapped.
+    """
+    if path is None or path.exists():
+        return
+    if name is not None and Path(name).is_file():
+        raise OptionError(f"{name} is a file, and {path} is not: did you swap NAME and DATA?")
+    if (Path(checkpoints) / path).is_dir():
+        raise OptionError(f"{str(path)!r} is a model; also give the file to score")
 
 
 def complete_names(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -61,14 +61,24 @@ def csv_writer(path: Path | None) -> Iterator[Callable[[pa.Table], None]]:
     begun = False
     with ExitStack() as stack:
         put = _print if path is None else stack.enter_context(writing(path)).write
+        shown = path is None and sys.stdout.isatty()
 
         def write(table: pa.Table) -> None:
             nonlocal begun
-            text, begun = as_csv(table, header=not begun), True
+            text, begun = as_csv(_rounded(table) if shown else table, header=not begun), True
             with naming_failures(path):
                 put(text)
 
         yield write
+
+
+def _rounded(table: pa.Table) -> pa.Table:
+    """Return a table for a person to read: numbers with five digits that count, or whole."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            cells = [None if cell is None else float(f"{cell:.5g}") for cell in table.column(place).to_pylist()]
+            table = table.set_column(place, field, pa.array(cells, field.type))
+    return table
 
 
 def _print(text: bytes) -> None:

@@ -23,13 +23,13 @@ export function showWhy({ target }, row, { why, worth_asking: [asking], mean, st
     const listed = why.features.map((feature, i) => ({ feature, share: why[name][0][i], cell: row[feature] === null ? 'missing' : String(row[feature]) }))
       .sort((a, b) => Math.abs(b.share) - Math.abs(a.share));
     const rest = listed.splice(MOST);
-    if (rest.length) listed.push({ feature: `${rest.length} others`, share: rest.reduce((sum, each) => sum + each.share, 0), cell: '' });
+    if (rest.length) listed.push({ feature: `${rest.length} other${rest.length === 1 ? '' : 's'}`, share: rest.reduce((sum, each) => sum + each.share, 0), cell: '' });
     const y = { field: 'feature', type: 'nominal', sort: null, title: null, axis: { labelLimit: $(`why-${at}`).clientWidth < 480 ? 120 : 260, grid: false } };
     const bars = listed.map((each) => ({ ...each, sign: each.share < 0 ? 'less' : 'more', text: short(each.share) }));
     draw($(`why-${at}`), { height: 16 + 24 * bars.length, data: { name: 'bars' }, mark: { type: 'bar', height: 14 }, encoding: {
-      y, x: { field: 'share', type: 'quantitative', stack: null, title: `adds to the ${title}`, axis: { tickCount: 6, ...brief(bars.map(({ share }) => share)) } },
+      y, x: { field: 'share', type: 'quantitative', stack: null, title: `effect on the ${title}`, axis: { tickCount: 6, ...brief(bars.map(({ share }) => share)) } },
       color: { field: 'sign', type: 'nominal', scale: { domain: ['more', 'less'], range: [colors.accent, colors.second] }, legend: null },
       tooltip: [{ field: 'feature' }, { field: 'cell' }, { field: 'text', title: 'adds' }],
-    } }, { bars }, `What each cell adds to the ${title}: ${bars.slice(0, 6).map((bar) => `${bar.feature} ${bar.text}`).join(', ')}`);
+    } }, { bars }, `Effect of each input on the ${title}: ${bars.slice(0, 6).map((bar) => `${bar.feature} ${bar.text}`).join(', ')}`);
   });
 }
