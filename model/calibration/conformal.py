@@ -49,19 +49,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
+from scipy.special import ndtr, ndtri
 from torch import Tensor
 
 from murho.model.json_validation import MisfitError, Stored, one_of
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Doubles = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 SPLIT, CROSS, FORWARD, POOLED = "split-conformal", "cross-conformal", "forward-conformal", "pooled-conformal"
 Method: TypeAlias = Annotated[str, one_of(SPLIT, CROSS, FORWARD, POOLED)]
@@ -71,11 +70,6 @@ SIGNED_FROM = 100
 loss where noise is symmetric, and gains 5 % where it is exponential."""
 FAR = 1e3
 """Distance beyond the last knots up to which maps go on."""
-
-
-def _normal_quantile(levels: Doubles) -> Doubles:
-    values: Doubles = torch.special.ndtri(torch.from_numpy(levels)).numpy()
-    return values
 
 
 @dataclass(frozen=True)
@@ -90,14 +84,12 @@ class ConformalMap(Stored):
         observed: Calibrated scores of these, ``[knots]``, increasing.
         rows: n, the number of held-out rows behind the map.
         method: What is known of the coverage, see the module.
-        narrowing: Factor of the held-out scores for what other members add; None where nothing is known of it.
     """
 
     nominal: tuple[float, ...]
     observed: tuple[float, ...]
     rows: Annotated[int, Field(ge=1)]
     method: Method = SPLIT
-    narrowing: float | None = None
 
     def __post_init__(self) -> None:
         """Raise a `MisfitError` unless the knots rise, lie on either side of 0, and are equally many."""
@@ -122,7 +114,7 @@ class ConformalMap(Stored):
     @property
     def units(self) -> float:
         """u, the number of exchangeable units behind the map: the outermost knot is at ``u / (u + 1)``."""
-        beyond = float(torch.special.ndtr(torch.tensor(-self.nominal[-1], dtype=torch.float64)))
+        beyond = float(ndtr(-self.nominal[-1]))
         return 1.0 / (2.0 * beyond if self.is_symmetric else beyond) - 1.0
 
     @cached_property
@@ -162,8 +154,8 @@ class ConformalMap(Stored):
         """``rows`` scores that stand for the held-out ones: the map of these is this map."""
         levels = np.arange(1, self.rows + 1) / (self.rows + 1)
         if not self.is_symmetric:
-            return self.calibrated(torch.from_numpy(_normal_quantile(levels))).numpy()
-        sizes = self.calibrated(torch.from_numpy(_normal_quantile(0.5 + 0.5 * levels))).numpy()
+            return self.calibrated(torch.from_numpy(ndtri(levels))).numpy()
+        sizes = self.calibrated(torch.from_numpy(ndtri(0.5 + 0.5 * levels))).numpy()
         sizes[::2] *= -1.0
         return sizes
 
@@ -205,7 +197,6 @@ def fit_conformal_map(
     weights: Doubles | None = None,
     units: float | None = None,
     method: str = SPLIT,
-    narrowing: float | None = None,
     earlier: ConformalMap | None = None,
 ) -> ConformalMap | None:
     """Fit the map to the normal scores of held-out rows.
@@ -218,14 +209,13 @@ def fit_conformal_map(
             ``u / (u + 1)`` times the share of the weight up to it. None: n, or with weights ``sum(w)^2 / sum(w^2)``,
             which leaves the new row the weight ``sum(w^2) / sum(w)``.
         method: The method, see the module.
-        narrowing: Factor of the scores, for what members that have seen the rows add; None: there is none to apply.
         earlier: The map of earlier rows, which count like the new ones; None: there are none.
 
     Returns:
         The map; None for fewer than 10 scores of positive weight, which are too few for one.
     """
     shares = np.ones(len(scores)) if weights is None else np.asarray(weights, dtype=np.float64)
-    values = np.asarray(scores, dtype=np.float64)[shares > 0.0] * (1.0 if narrowing is None else narrowing)
+    values = np.asarray(scores, dtype=np.float64)[shares > 0.0]
     shares = shares[shares > 0.0]
     if units is None:
         units = float(shares.sum() ** 2 / np.sum(shares**2)) if len(shares) else 0.0
@@ -247,7 +237,7 @@ def fit_conformal_map(
     observed = np.maximum.accumulate(np.concatenate([-low[::-1], [centre], high]))
     # Ties (a target with few distinct values) are separated.
     observed += TIE * (np.arange(len(observed)) - len(below))
-    return ConformalMap(tuple(nominal.tolist()), tuple(observed.tolist()), len(values), method, narrowing)
+    return ConformalMap(tuple(nominal.tolist()), tuple(observed.tolist()), len(values), method)
 
 
 TIE = 1e-9
@@ -266,7 +256,7 @@ def _quantiles(scores: Doubles, shares: Doubles, units: float, *, folded: bool =
     """
     order = np.argsort(scores, kind="stable")
     levels = np.minimum(np.cumsum(shares[order]), 1.0) * (units / (units + 1.0))
-    return _normal_quantile(0.5 + 0.5 * levels if folded else levels), scores[order]
+    return ndtri(0.5 + 0.5 * levels if folded else levels), scores[order]
 
 
 def _knots(nominal: Doubles, observed: Doubles) -> tuple[Doubles, Doubles]:

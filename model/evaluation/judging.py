@@ -6,18 +6,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 import torch
 
+from murho.model.arrays import Doubles, Ints, with_arrays
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.encoding.encoder import Encoded
 from murho.model.errors import OptionError, TableError, listed
 from murho.model.evaluation.class_scores import JudgedClasses
-from murho.model.evaluation.judged_rows import JudgedRows, RowArrays, RowWeights
+from murho.model.evaluation.judged_rows import JudgedRows, RowWeights
 from murho.model.evaluation.number_scores import JudgedNumbers
+from murho.model.predictive.plans import DrawnRows
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
 from murho.model.progress import Advance, ignore_rows
+from murho.model.tables.schema import Columns
 from murho.model.tables.schema_inference import (
     UNKNOWN,
     class_codes,
@@ -27,22 +34,11 @@ from murho.model.tables.schema_inference import (
     target_from_table,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import pyarrow as pa
-
-    from murho.model.arrays import Doubles, Ints
-    from murho.model.checkpoint.posterior import Posterior
-    from murho.model.encoding.encoder import Encoded
-    from murho.model.predictive.plans import DrawnRows
-    from murho.model.tables.schema import Columns
-
 MOST_ROWS_PER_PASS = 256
 VALUES_PER_PASS = 2**22
 """Values of rows, draws and classes at a time: 32 MiB."""
 
-Made = TypeVar("Made", bound=RowArrays)
+Made = TypeVar("Made")
 
 
 @torch.inference_mode()
@@ -59,7 +55,7 @@ def in_passes(
     Args:
         posterior: The posterior.
         encoded: The rows, at least one.
-        made: Makes arrays of the rows of a pass under their draws; gets their places among the N.
+        made: Makes arrays of the rows of a pass under their draws (`with_arrays`); gets their places among the N.
         samples: S, at least 1.
         members: The S draws cycle through these members; None: through all.
 
@@ -74,7 +70,7 @@ def in_passes(
     for start in range(0, count, most):
         rows = slice(start, min(start + most, count))
         parts.append(made(posterior.drawn(encoded[rows], samples, posterior.seed, members=members), rows))
-    return parts[0].joined(parts)
+    return with_arrays(np.concatenate, parts)
 
 
 def judge_encoded(

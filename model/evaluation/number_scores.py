@@ -7,12 +7,16 @@ target. If predictives are calibrated, u is uniform on [0, 1] (Dawid 1984; Gneit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from murho.model.arrays import Array, Bools, Doubles, Floats, Ints
+from murho.model.calibration.conformal import ConformalMap
 from murho.model.distributions.mixtures import normal_cdf
+from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.sums import LEAST
 from murho.model.evaluation.judged_rows import (
     BAND,
@@ -26,16 +30,9 @@ from murho.model.evaluation.judged_rows import (
     standard_errors,
 )
 from murho.model.evaluation.recorded import crps_of_percentiles
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from murho.model.arrays import Array, Bools, Doubles, Floats, Ints
-    from murho.model.calibration.conformal import ConformalMap
-    from murho.model.distributions.predictive import Predictive
-    from murho.model.files import JSON
-    from murho.model.predictive.plans import DrawnRows
-    from murho.model.tables.schema import Columns, Schema
+from murho.model.files import JSON
+from murho.model.predictive.plans import DrawnRows
+from murho.model.tables.schema import Columns, Schema
 
 COVERAGES = (50, 80, 90, 95)
 """Nominal coverage of the reported bands, per cent."""
@@ -43,6 +40,9 @@ ROUNDING = 1e-12
 """Standard deviation of a row, in parts of its mean, that can't be told from none."""
 BAND_LEVELS = tuple(50.0 + side * coverage / 2.0 for coverage in COVERAGES for side in (-1.0, 1.0))
 """Lower and upper percentile of each of these bands, in that order: 25, 75, 10, 90 and so on."""
+GRID_SHARES: Doubles = normal_cdf(torch.linspace(-5.0, 5.0, 41, dtype=torch.float64)).numpy()
+GRID_LEVELS: list[float] = (100.0 * GRID_SHARES).tolist()
+"""Percentiles from which the CRPS of a calibrated answer is integrated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class JudgedNumbers(JudgedRows):
 
     Attributes:
         mean: Predicted means.
-        values: The scores of `row_scores`, of the raw predictive.
+        values: ``square`` and ``absolute`` error of the mean, ``nll`` (nats) and ``crps``, of the raw predictive.
         bands: The raw answers, and the calibrated ones if there is a calibration: ``raw``, ``calibrated``.
     """
 
@@ -109,27 +109,34 @@ class JudgedNumbers(JudgedRows):
         """
         predictive, truth = cast("Predictive", drawn.predictive()), torch.from_numpy(targets).to(drawn.outputs.device)
         scores = predictive.normal_score(truth.unsqueeze(0))[0]
-        mean, epistemic, _ = predictive.moments
-        values = row_scores(predictive, truth)
+        mean, epistemic, aleatoric = predictive.moments
+        error, variance = mean - truth, epistemic.square() + aleatoric.square()
+        values = {"square": error.square(), "absolute": error.abs()}
+        values |= {"nll": -predictive.log_density(truth), "crps": predictive.crps(truth)}
+        scored = {name: numbers_of(of_rows) for name, of_rows in values.items()}
 
-        def bands(conformal: ConformalMap | None) -> Bands:
-            answer = drawn.observation(BAND_LEVELS, conformal)
-            ends = answer["percentiles"]
-            nominal, crps = scores, values["crps"]
-            if conformal is not None:
-                nominal = conformal.nominal_of(scores, drawn.widening)
-                at_grid = drawn.observation(GRID_LEVELS)["percentiles"]
-                crps = crps * ratio_of_crps(at_grid, targets, conformal, drawn.widening)
+        bands: dict[str, Bands] = {}
+        lines: dict[str, Doubles] = {}
+        for kind, conformal in (("raw", None), ("calibrated", calibration)):
+            if kind == "calibrated" and conformal is None:
+                continue
+            answer = drawn.observation((*BAND_LEVELS, *GRID_LEVELS), conformal)
+            ends, grid = np.split(answer["percentiles"], [len(BAND_LEVELS)], axis=1)
+            nominal = scores if conformal is None else conformal.nominal_of(scores, drawn.widening)
             inside = (targets[:, None] >= ends[:, 0::2]) & (targets[:, None] <= ends[:, 1::2])
-            return Bands.around(answer["mean"], answer["std"], ends, crps, numbers_of(normal_cdf(nominal)), inside)
-
+            # Most of the error of lines between percentiles cancels in the ratio.
+            line, raw = lines.setdefault(kind, crps_of_percentiles(grid, targets, GRID_SHARES)), lines["raw"]
+            crps = scored["crps"] * np.divide(line, raw, out=np.ones_like(raw), where=raw > 0.0)
+            bands[kind] = Bands.around(
+                answer["mean"], answer["std"], ends, crps, numbers_of(normal_cdf(nominal)), inside
+            )
         return cls(
             rows=rows,
             targets=targets,
-            doubt=numbers_of(epistemic.square()) / np.maximum(values["variance"], LEAST),
+            doubt=numbers_of(epistemic.square() / variance.clamp_min(LEAST)),
             mean=numbers_of(mean),
-            values=values,
-            bands={"raw": bands(None)} | ({} if calibration is None else {"calibrated": bands(calibration)}),
+            values=scored,
+            bands=bands,
         )
 
     @property
@@ -149,8 +156,7 @@ class JudgedNumbers(JudgedRows):
             ``nll``, ``crps`` and the coverages.
         """
         rows, values = self.counts, self.values
-        # A single row may be extrapolated to less than nothing; not so many.
-        rmse = max(float(rows.mean(values["square"])), 0.0) ** 0.5
+        rmse = float(rows.mean(values["square"])) ** 0.5
         variance = float(rows.mean(np.square(self.targets - rows.mean(self.targets))))
         scored = {"mae": values["absolute"], "nll": values["nll"], "crps": self.served.crps}
         # The error of a root is by the delta method.
@@ -227,63 +233,6 @@ def numbers_of(values: Tensor) -> Array:
 def _by_coverage(values: Array) -> dict[str, Array]:
     """Values of the four bands, ``[n, 4]``, by their nominal coverage: ``{"50": …, "80": …}``."""
     return dict(zip(map(str, COVERAGES), values.T, strict=True))
-
-
-FURTHEST_SCORE = 3.0
-"""Limit of the size of a normal score in means: a larger one marks an odd row and tells little about the members."""
-
-
-def row_scores(predictive: Predictive, truth: Tensor) -> dict[str, Doubles]:
-    """Scores of each row, ``[B]``, for targets ``[B]``.
-
-    Returns:
-        ``square`` and ``absolute`` error of the mean, ``nll`` (nats), ``crps``, ``variance`` of the predictive, and
-        ``reach``, the size of the normal score of the target, at most `FURTHEST_SCORE`.
-    """
-    mean, epistemic, aleatoric = predictive.moments
-    scores = {
-        "square": (mean - truth).square(),
-        "absolute": (mean - truth).abs(),
-        "nll": -predictive.log_density(truth),
-        "crps": predictive.crps(truth),
-        "variance": epistemic.square() + aleatoric.square(),
-        "reach": predictive.normal_score(truth.unsqueeze(0))[0].abs().clamp_max(FURTHEST_SCORE),
-    }
-    return {name: numbers_of(values) for name, values in scores.items()}
-
-
-GRID = np.linspace(-5.0, 5.0, 41)
-"""Normal scores at which percentiles of a row are computed; between and beyond them they are taken from a line."""
-GRID_LEVELS: list[float] = (100.0 * torch.special.ndtr(torch.from_numpy(GRID))).tolist()
-
-
-def percentiles_at(at_grid: Doubles, scores: Doubles) -> Doubles:
-    """Return percentiles ``[n, K]`` at normal scores ``[n, K]``, on lines between those at `GRID`, ``[n, 41]``."""
-    position = (scores - GRID[0]) / (GRID[1] - GRID[0])
-    below = np.clip(np.floor(position), 0, len(GRID) - 2).astype(int)
-    first, second = (np.take_along_axis(at_grid, index, axis=1) for index in (below, below + 1))
-    found: Doubles = first + (position - below) * (second - first)
-    return found
-
-
-def ratio_of_crps(at_grid: Doubles, targets: Doubles, conformal: ConformalMap, widening: Tensor) -> Doubles:
-    """Return the CRPS of each calibrated answer over that of the raw one, ``[n]``.
-
-    Both are integrals over straight lines between as many percentiles, so that most of their error cancels.
-
-    Args:
-        at_grid: Raw percentiles at `GRID`, ``[n, K]``.
-        targets: ``[n]``, in their unit.
-        conformal: The map of the calibrated answers.
-        widening: Whether bands may only widen, bool ``[n]``.
-    """
-    grid = torch.from_numpy(GRID)
-    usual, wider = (conformal.calibrated(grid, only).numpy() for only in (False, True))
-    calibrated = percentiles_at(at_grid, np.where(numbers_of(widening)[:, None], wider, usual))
-    of_raw, of_calibrated = (
-        crps_of_percentiles(each, targets, numbers_of(normal_cdf(grid))) for each in (at_grid, calibrated)
-    )
-    return np.divide(of_calibrated, of_raw, out=np.ones_like(of_raw), where=of_raw > 0.0)
 
 
 LEVELS = np.arange(1, 20) / 20.0

@@ -18,7 +18,7 @@ def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
     """Held-out metrics as a few lines for people, each of at most 80 characters if the unit is short.
 
     The `verdict` comes first. What describes the answers that are served comes alone: the scores of raw bands, of other
-    levels and of the judges are in the report and in ``model.json``.
+    levels are in the report and in ``model.json``.
 
     Args:
         scores: The ``metrics`` of a checkpoint.
@@ -96,12 +96,9 @@ def _of_classes(scores: Mapping[str, Any]) -> list[str]:
 
 def _basis(scores: Mapping[str, Any]) -> list[str]:
     """Which members the scores are of, as lines for people; none if these are all."""
-    described, members = scores["members"], scores["all_members"]
-    if "judges" in scores:
-        return [f"(estimated for all {members} members by the {scores['judges']['members']} that have not seen a row)"]
-    if described == 1 < members:
-        return [f"(scores of one network that has not seen the row; all {members} together do better)"]
-    return [f"(scores of the {described} of {members} members that have not seen a row)"] if described < members else []
+    judges, members = scores["members"], scores["all_members"]
+    whose = "one network that has" if judges == 1 else f"the {judges} members that have"
+    return [f"(scores of {whose} not seen the row; all {members} together do better)"] if judges < members else []
 
 
 def significant(value: float, digits: int = 4) -> str:

@@ -91,7 +91,7 @@ def overview(model: ModelLike, report: Mapping[str, Any]) -> JSON:
             "likelihood": spec.likelihood.kind,
             "temperature": training.get("temperature"),
         },
-        "metrics": {key: value for key, value in spec.metrics.items() if key != "judges"},
+        "metrics": spec.metrics,
         "calibration": None if calibration is None else {"method": method, "rows": calibration.rows},
     }
 

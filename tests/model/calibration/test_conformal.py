@@ -82,11 +82,10 @@ def test_the_number_of_rows_alone_decides_on_the_kind_of_map() -> None:
     assert grouped.centre == 0.0
 
 
-def test_narrowing_is_applied_many_rows_have_few_knots_and_few_rows_no_map() -> None:
-    plain, narrowed = (fitted(_scores(50_000), method=CROSS, narrowing=factor) for factor in (None, 0.8))
-    np.testing.assert_allclose(narrowed.observed, 0.8 * np.array(plain.observed), rtol=1e-6)
-    assert (narrowed.method, narrowed.narrowing, narrowed.rows) == (CROSS, 0.8, 50_000)
-    assert len(narrowed.nominal) <= 801
+def test_many_rows_have_few_knots_and_few_rows_no_map() -> None:
+    conformal = fitted(_scores(50_000), method=CROSS)
+    assert (conformal.method, conformal.rows) == (CROSS, 50_000)
+    assert len(conformal.nominal) <= 801
     assert fit_conformal_map(np.zeros(9)) is None
 
 
@@ -135,7 +134,7 @@ def test_one_odd_row_beyond_the_central_part_does_not_multiply_every_answer() ->
 
 
 def _earlier(rows: int = 200) -> ConformalMap:
-    return fitted(np.random.default_rng(0).standard_normal(rows), method=CROSS, narrowing=0.9)
+    return fitted(np.random.default_rng(0).standard_normal(rows), method=CROSS)
 
 
 def _pooled(earlier: ConformalMap, scores: np.ndarray, **options: Any) -> ConformalMap:
@@ -182,7 +181,7 @@ def test_nothing_overflows() -> None:
 @pytest.mark.parametrize("rows", [9, 99])
 def test_one_row_more_changes_little(rows: int) -> None:
     scores = 2.0 * np.random.default_rng(1).standard_normal(rows + 1)
-    fewer, more = (_pooled(_earlier(), scores[:count], narrowing=0.8) for count in (rows, rows + 1))
+    fewer, more = (_pooled(_earlier(), scores[:count]) for count in (rows, rows + 1))
     np.testing.assert_allclose(_reach(more), _reach(fewer), rtol=0.03)
     assert more.method == POOLED
     assert more.rows == fewer.rows + 1 == 200 + rows + 1

@@ -78,7 +78,6 @@ FACTS: dict[str, Any] = {
         "observed": [-2.5, -1.1, 0.0, 1.1, 2.5],
         "rows": 60,
         "method": "split-conformal",
-        "narrowing": None,
     },
     "totals": None,
     "default_seed": 7,

@@ -64,7 +64,7 @@ SCORES: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("basis", "says"),
     [
-        ({"members": 10, "all_members": 10, "judges": {"members": 2}}, "all 10 members by the 2 that have not seen"),
+        ({"members": 2, "all_members": 10}, "the 2 members that have not seen the row; all 10 together do better"),
         ({"members": 1, "all_members": 5}, "one network that has not seen the row; all 5 together do better"),
         ({"members": 1, "all_members": 1}, "cover 87.5 %"),
     ],

@@ -28,7 +28,7 @@ def test_a_calibrated_classifier_is_a_verdict_four_short_lines_and_a_note() -> N
         "log loss 0.457 ± 0.023 nats   accuracy 81.2 ± 1.2 % (70.0 % are of one class)   AUC 0.901",
         "calibration error 1.2 % (raw 5.0 %, raw log loss 0.51)",
         "90 % sets hold the class of 91.2 % of the rows; 1.23 classes on average",
-        "(scores of the 2 of 10 members that have not seen a row)",
+        "(scores of the 2 members that have not seen the row; all 10 together do better)",
         "(close to 90 % by design: test on unseen rows with murho evaluate)",
     ]
 
