@@ -7,28 +7,27 @@ lognormal with the sum's mean, variance and third central moment. Without skewne
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import torch
+from scipy.special import ndtri
 
-from murho.model.arrays import Bools, Doubles, Floats, Ints
+from murho.model.arrays import Bools, Doubles, Floats
 from murho.model.distributions.mixtures import normal_cdf
 
 LEAST = 1e-300
 LEAST_SKEWNESS, MOST_SKEWNESS = 1e-3, 30.0
 """Below the first a distribution counts as Gaussian."""
-SECANTS, MOST_STEPS = 6, 80
-"""Steps of the secant before every second one halves the bracket, and most steps: the first are nearly always enough,
-because the normal scores of a sum are nearly a line."""
 TOLERANCE = 1e-8
-"""Of a quantile, in normal scores or in standard deviations; of a row's probability."""
+"""Of a row's probability."""
 NEWTON_STEPS = 12
-COUNT_ROUNDING = 1e-6
+POINTS = 33
+"""Normal scores of a total, between which quantiles are taken."""
 VALUES_AT_A_TIME = 2**17
-"""Values in each array of a part, 1 MiB: a part of the work takes about 0.05 s, and little memory."""
+"""Values in each array of a part, 1 MiB: a part of the work takes about 0.1 s, and little memory."""
 
 
 def _cdf(scores: Doubles) -> Doubles:
@@ -36,8 +35,7 @@ def _cdf(scores: Doubles) -> Doubles:
 
 
 def _scores(levels: Doubles) -> Doubles:
-    inside = np.clip(levels, LEAST, 1.0 - 1e-16)
-    scores: Doubles = torch.special.ndtri(torch.from_numpy(np.ascontiguousarray(inside))).numpy()
+    scores: Doubles = ndtri(np.clip(levels, LEAST, 1.0 - 1e-16))
     return scores
 
 
@@ -79,119 +77,55 @@ class _Skewed:
         inside = self.centre + self.sign * places * self.unit
         return np.where(self.gaussian, places, self.sign * np.log(np.maximum(inside, LEAST)) / self.width)
 
-    def places(self, score: float) -> Doubles:
-        """The standardised values at a normal score."""
-        power = np.exp(np.minimum(self.width * self.sign * score, 700.0))
-        return np.where(self.gaussian, score, self.sign * (power - self.centre) / self.unit)
 
+def describe_totals(
+    drawn: Doubles,
+    mean: Doubles,
+    noise: Doubles,
+    third: Doubles,
+    std: Doubles,
+    levels: Doubles,
+    thresholds: Doubles,
+) -> tuple[Doubles, Doubles]:
+    """Quantiles and exceedance of the totals of G groups and C kinds: mixtures over draws, stretched about their mean.
 
-@dataclass(frozen=True, slots=True)
-class SumMixture:
-    """The mixture over draws of the sums of G groups and C kinds, stretched about its mean.
+    Normal scores of a total are nearly a line, so quantiles are taken from lines between a few of them.
 
-    Attributes:
-        means: ``[S, G, C]``.
-        deviations: Likewise.
-        skewed: Shape of each sum under a draw, ``[G, C]``.
-        mean: ``[G, C]``.
-        std: Of the mixture before it is stretched, ``[G, C]``.
-        ratio: Factor of the distances from the mean, ``[G, C]``.
+    Args:
+        drawn: Sums of means and of variances under each draw, up to a shift and a factor, ``[2, S, G, C]``.
+        mean: Of the mixture, ``[G, C]``.
+        noise: Mean over draws of the variance, ``[G, C]``.
+        third: That of the third central moment, ``[G, C]``.
+        std: Standard deviation to which the mixture is stretched, ``[G, C]``.
+        levels: Strictly between 0 and 1, ``[K]``.
+        thresholds: ``[G, T]``.
+
+    Returns:
+        ``[G, C, K]`` and ``[G, C, T]``.
     """
+    functions, variances = drawn
+    functions = functions - functions.mean(axis=0)
+    deviations = np.sqrt(np.maximum(variances * (noise / np.maximum(variances.mean(axis=0), LEAST)), LEAST))
+    skewed = _Skewed.of(third / np.maximum(noise**1.5, LEAST))
+    own = np.sqrt(np.maximum(functions.var(axis=0) + noise, LEAST))
 
-    means: Doubles
-    deviations: Doubles
-    skewed: _Skewed
-    mean: Doubles
-    std: Doubles
-    ratio: Doubles
+    def below(places: Doubles | float) -> Doubles:
+        """Distribution function at distances from the mean in standard deviations, ``[G, C]``."""
+        mean: Doubles = _cdf(skewed.scores((places * own - functions) / deviations)).mean(axis=0)
+        return mean
 
-    @classmethod
-    def of(cls, drawn: Doubles, mean: Doubles, noise: Doubles, third: Doubles, std: Doubles) -> Self:
-        """Build the mixture.
-
-        Args:
-            drawn: Sums of means and of variances under each draw, up to a shift and a factor, ``[2, S, G, C]``.
-            mean: Of the mixture, ``[G, C]``.
-            noise: Mean over draws of the variance, ``[G, C]``.
-            third: That of the third central moment, ``[G, C]``.
-            std: Standard deviation to which the mixture is stretched, ``[G, C]``.
-        """
-        means, variances = drawn
-        means = means + (mean - means.mean(axis=0))
-        deviations = variances * (noise / np.maximum(variances.mean(axis=0), LEAST))
-        np.sqrt(np.maximum(deviations, LEAST, out=deviations), out=deviations)
-        own = np.sqrt(np.maximum(means.var(axis=0) + noise, LEAST))
-        skewed = _Skewed.of(third / np.maximum(noise**1.5, LEAST))
-        return cls(means, deviations, skewed, mean, own, np.maximum(std, LEAST) / own)
-
-    def _below(self, values: Doubles) -> Doubles:
-        """Distribution function at values ``[G, C]`` before the mixture is stretched."""
-        found: Doubles = _cdf(self.skewed.scores((values - self.means) / self.deviations)).mean(axis=0)
-        return found
-
-    def _parts(self) -> Iterator[tuple[slice, SumMixture]]:
-        """Some groups at a time, and their mixture."""
-        samples, groups, classes = self.means.shape
-        size = max(1, VALUES_AT_A_TIME // (samples * classes))
-        for start in range(0, groups, size):
-            some = slice(start, start + size)
-            own = (getattr(self.skewed, each.name)[some] for each in fields(self.skewed))
-            of_groups = (self.mean[some], self.std[some], self.ratio[some])
-            yield some, SumMixture(self.means[:, some], self.deviations[:, some], _Skewed(*own), *of_groups)
-
-    def quantiles(self, levels: Doubles, whole: Ints | None) -> Generator[None, None, Doubles]:
-        """Compute quantiles at levels ``[K]``, ``[G, C, K]``; yields between parts of the work.
-
-        A quantile lies between those of the single draws. Steps are the secant's for normal scores within this bracket.
-
-        Args:
-            levels: Strictly between 0 and 1.
-            whole: Largest possible count of each group, ``[G]``, where sums are whole numbers; None: they aren't.
-        """
-        found = np.empty((*self.mean.shape, len(levels)))
-        for groups, part in self._parts():
-            for place, (level, score) in enumerate(zip(levels, _scores(levels), strict=True)):
-                of_draws = part.means + part.deviations * part.skewed.places(float(score))
-                value = part._quantile(level, score, of_draws.min(axis=0), of_draws.max(axis=0))
-                found[groups, :, place] = part.mean + part.ratio * (value - part.mean)
-                yield
-        if whole is not None:
-            found = np.clip(np.ceil(found - 0.5), 0.0, whole[:, None, None])
-        return found
-
-    def _quantile(self, level: float, score: float, lower: Doubles, upper: Doubles) -> Doubles:
-        """The quantile at a level between two values, ``[G, C]`` each, before the mixture is stretched."""
-        value = np.clip(self.mean + self.std * score, lower, upper)
-        earlier, before = self.mean, _scores(self._below(self.mean))
-        for step in range(MOST_STEPS):
-            below = self._below(value)
-            lower, upper = np.where(below < level, value, lower), np.where(below < level, upper, value)
-            now = _scores(below)
-            near = (np.abs(now - score) <= TOLERANCE) | (upper - lower <= TOLERANCE * self.std)
-            if near.all():
-                break
-            with np.errstate(all="ignore"):
-                following = value + (score - now) * (value - earlier) / (now - before)
-            inside = (following > lower) & (following < upper) & (step < SECANTS or step % 2 == 0)
-            earlier, before = value, now
-            value = np.where(near, value, np.where(inside, following, 0.5 * (lower + upper)))
-        return value
-
-    def exceedance(self, thresholds: Doubles, *, whole: bool) -> Generator[None, None, Doubles]:
-        """Compute probabilities of more than thresholds ``[G, T]``, ``[G, C, T]``; yields between parts of the work.
-
-        Args:
-            thresholds: See above.
-            whole: Whether sums are whole numbers.
-        """
-        at = np.floor(thresholds) + 0.5 if whole else thresholds
-        found = np.empty((*self.mean.shape, at.shape[1]))
-        for groups, part in self._parts():
-            for place in range(at.shape[1]):
-                distances = (at[groups, place, None] - part.mean) / part.ratio
-                found[groups, :, place] = 1.0 - part._below(part.mean + distances)
-                yield
-        return found
+    quantiles = np.empty((*mean.shape, len(levels)))
+    if len(levels):
+        # Cantelli's inequality: no quantile lies further out.
+        lower, upper = (math.asinh(math.sqrt(1.0 / tail - 1.0)) for tail in (levels.min(), 1.0 - levels.max()))
+        places = np.sinh(np.linspace(-lower, upper, POINTS))
+        scores, wanted = _scores(np.stack([below(place) for place in places])), _scores(levels)
+        for total in np.ndindex(mean.shape):
+            quantiles[total] = np.interp(wanted, scores[(slice(None), *total)], places)
+    std = np.maximum(std, LEAST)
+    apart = (thresholds[:, None] - mean[..., None]) / std[..., None]
+    above = [1.0 - below(apart[..., number]) for number in range(thresholds.shape[1])]
+    return mean[..., None] + std[..., None] * quantiles, np.stack([*above, mean], axis=-1)[..., :-1]
 
 
 def exceeding(means: Doubles, variances: Doubles, third: Doubles, threshold: float, goal: Doubles) -> Doubles:
@@ -243,27 +177,3 @@ def count_distribution(probabilities: Floats) -> Generator[None, None, Doubles]:
         yield
     mean: Doubles = total.T / samples
     return mean
-
-
-def count_answers(
-    counts: Doubles, mean: Doubles, ratio: Doubles, levels: Sequence[float], thresholds: Sequence[float]
-) -> tuple[Doubles, Doubles]:
-    """Percentiles ``[C, K]`` and exceedance ``[C, T]`` of counts, stretched about their mean.
-
-    Args:
-        counts: Probability of each count, ``[C, n + 1]``.
-        mean: ``[C]``.
-        ratio: Factor of the distances from the mean, ``[C]``.
-        levels: Per cent, ``[K]``.
-        thresholds: ``[T]``.
-    """
-    most, below = counts.shape[-1] - 1, counts.cumsum(axis=-1)
-    below /= below[:, -1:]
-    wanted, at = np.array(levels) / 100.0 - COUNT_ROUNDING, np.array(thresholds)
-    percentiles, exceedance = np.empty((len(below), len(levels))), np.empty((len(below), len(thresholds)))
-    for number, (of_class, centre, factor) in enumerate(zip(below, mean, ratio, strict=True)):
-        found = np.searchsorted(of_class, wanted)
-        percentiles[number] = np.clip(np.rint(centre + factor * (found - centre)), 0, most)
-        places = np.floor(np.clip(centre + (at - centre) / factor, -1.0, most)).astype(int)
-        exceedance[number] = 1.0 - np.concatenate([[0.0], of_class])[places + 1]
-    return percentiles, exceedance

@@ -24,25 +24,22 @@ Held-out rows tell how wrong totals are, which the calibration of single rows ca
 from __future__ import annotations
 
 import math
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from murho.model.arrays import Doubles, Floats, Ints, Places
 from murho.model.calibration.totals_calibration import TotalsCalibration
-from murho.model.distributions.sums import LEAST, SumMixture, count_answers, count_distribution
+from murho.model.distributions.sums import LEAST, VALUES_AT_A_TIME, count_distribution, describe_totals
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, Prediction, PredictOptions
 from murho.model.predictive.row_moments import RowMoments
 from murho.model.tables.columns import MOST_EXACT
 from murho.model.tables.schema import Columns, FeatureKind, Schema, count_rows, json_cells
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    Label: TypeAlias = tuple[str | float | bool | None, ...]
-
-    from murho.model.arrays import Doubles, Floats, Ints, Places
+Label: TypeAlias = tuple[str | float | bool | None, ...]
 
 STATISTICS = ("sum", "mean", "count_above", "count")
 MOST_WARNINGS = 100
@@ -50,7 +47,8 @@ MOST_GROUPS = 10_000
 """Groups of one answer: each keeps two sums for every draw."""
 EXACT_ROWS, EXACT_VALUES = 200, 2**17
 """Rows of a group, and groups times draws times classes, up to which counts are exact: together 100 MB."""
-VALUES_AT_A_TIME = 2**18
+COUNT_ROUNDING = 1e-6
+BLOCK_VALUES = 2**18
 """Rows times draws times classes of a block: 2 MiB in each of a few arrays, and a fraction of a second."""
 MOST_UNITS = 2**20
 """Units of all groups of an answer together: 200 MB."""
@@ -252,8 +250,8 @@ class Totals:
 
     @property
     def rows_at_a_time(self) -> int:
-        """Rows of a block: `VALUES_AT_A_TIME` under all draws."""
-        return max(1, VALUES_AT_A_TIME // self._values)
+        """Rows of a block: `BLOCK_VALUES` under all draws."""
+        return max(1, BLOCK_VALUES // self._values)
 
     def memory(self, groups: int, rows: int, units: int = 0) -> int:
         """Return about how many bytes so many groups, rows and units take with their answer, and not less."""
@@ -440,14 +438,28 @@ class Totals:
         parts = learned.variances(rows[:, None], own, noise, noise_sum, same_unit, together)
         epistemic, aleatoric = map(np.sqrt, parts)
         std = np.hypot(epistemic, aleatoric)
-        mixture = SumMixture.of(drawn, sums[0], noise + imputed, third, std)
-        percentiles = yield from mixture.quantiles(np.array(asked.percentiles) / 100.0, rows if self._whole else None)
-        exceedance = yield from mixture.exceedance(np.array(asked.thresholds) / scale, whole=self._whole)
+        levels, thresholds = np.array(asked.percentiles) / 100.0, np.array(asked.thresholds) / scale
+        at = np.floor(thresholds) + 0.5 if self._whole else thresholds
+        found, size = [], max(1, VALUES_AT_A_TIME // self._values)
+        for start in range(0, len(groups), size):
+            some = slice(start, start + size)
+            moments = sums[0, some], (noise + imputed)[some], third[some], std[some]
+            found.append(describe_totals(drawn[:, :, some], *moments, levels, at[some]))
+            yield
+        percentiles, exceedance = map(np.concatenate, zip(*found, strict=True))
+        if self._whole:
+            percentiles = np.clip(np.ceil(percentiles - 0.5), 0.0, rows[:, None, None])
+        ratio = np.maximum(std, LEAST) / np.sqrt(np.maximum(together + noise, LEAST))
         for number, group in enumerate(groups):
-            if group.events is not None and self._whole:
-                counts, ratio = (yield from count_distribution(group.events)), mixture.ratio[number]
-                found = count_answers(counts, sums[0, number], ratio, asked.percentiles, asked.thresholds)
-                percentiles[number], exceedance[number] = found
+            if group.events is None or not self._whole:
+                continue
+            distribution = yield from count_distribution(group.events)
+            for place, shares in enumerate(distribution):
+                centre, counts = sums[0, number, place], np.arange(group.rows + 1)
+                counts = np.clip(np.rint(centre + ratio[number, place] * (counts - centre)), 0, group.rows)
+                wanted = levels - COUNT_ROUNDING
+                percentiles[number, place] = np.quantile(counts, wanted, weights=shares, method="inverted_cdf")
+                exceedance[number, place] = shares @ (counts[:, None] > thresholds[number])
         if isinstance(alone, Prediction):
             for place, number in enumerate(np.flatnonzero(rows == 1).tolist()):
                 weight = groups[number].first[1]

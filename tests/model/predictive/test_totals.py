@@ -8,6 +8,7 @@ import pytest
 
 from murho.model.calibration.totals_calibration import TotalsCalibration
 from murho.model.errors import OptionError
+from murho.model.predictive import totals as module
 from murho.model.predictive.prediction import Prediction, PredictOptions
 from murho.model.predictive.row_moments import RowMoments
 from murho.model.predictive.totals import MOST_GROUPS, Totals, TotalsOptions
@@ -173,10 +174,13 @@ def test_probabilities_for_exact_counts_are_kept_of_200_rows_and_of_none_beyond(
     assert added(totals, rows, range(200, 260)).groups[()].events is None
 
 
-def test_an_answer_comes_in_parts_and_a_group_keeps_nothing_else_of_its_block() -> None:
+def test_an_answer_comes_in_parts_and_a_group_keeps_nothing_else_of_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, options = Rows.made(60, 0.3), TotalsOptions(of=replace(OPTIONS, samples=SAMPLES, thresholds=(9.0, 12.0)))
     totals = added(Totals(options), rows, range(60), [(number % 20,) for number in range(60)])
-    assert len(list(totals.answer_in_parts())) == len(LEVELS) + 2
+    whole = totals.answer()
+    monkeypatch.setattr(module, "VALUES_AT_A_TIME", 6 * SAMPLES)
+    assert len(list(totals.answer_in_parts())) == 4
+    np.testing.assert_array_equal(totals.answer().percentiles, whole.percentiles)
     group = totals.groups[0,]
     assert group.drawn.base is group.first[0]["row"].base is None
 
