@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from scipy.special import bdtr
 
 from murho.model.json_validation import Count, Counts, Matrix, MisfitError, Stored
 
@@ -122,7 +122,7 @@ def least_confidence(
     levels = np.unique(steps)[::-1]
     numbers = count - np.searchsorted(rising, levels)
     errors = np.cumsum(wrong.astype(np.int64)[np.argsort(-confidence, kind="stable")])[numbers - 1]
-    passed = _at_most(errors, numbers, risk) <= doubt / len(STARTS)
+    passed = bdtr(errors, numbers, risk) <= doubt / len(STARTS)
     proven = math.inf
     for share in STARTS:
         start = int(np.searchsorted(numbers, share * count))
@@ -131,16 +131,3 @@ def least_confidence(
         if end > start:
             proven = min(proven, float(levels[end - 1]))
     return proven
-
-
-def _at_most(errors: NDArray[np.int64], trials: NDArray[np.int64], probability: float) -> NDArray[np.float64]:
-    """``P[Bin(trials, probability) <= errors]``, by its sum: errors of interest are few."""
-    found = np.ones(len(errors))
-    for place, (most, count) in enumerate(zip(errors.tolist(), trials.tolist(), strict=True)):
-        if most < probability * count:  # beyond the mean a test never passes
-            these = torch.arange(most + 1, dtype=torch.float64)
-            n = torch.tensor(float(count), dtype=torch.float64)
-            logs = torch.lgamma(n + 1) - torch.lgamma(these + 1) - torch.lgamma(n - these + 1)
-            logs += these * np.log(probability) + (n - these) * np.log1p(-probability)
-            found[place] = float(torch.logsumexp(logs, 0).exp())
-    return found

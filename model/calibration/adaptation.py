@@ -25,19 +25,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
+from scipy.special import ndtri
 
 from murho.model.calibration.conformal import ConformalMap, fit_conformal_map
 from murho.model.json_validation import MisfitError, Stored
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Doubles = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 AdaptationMethod: TypeAlias = Literal["rolling", "adaptive"]
 
@@ -100,7 +99,7 @@ class Adaptation(Stored):
                 None: PITs are those of the answers themselves.
         """
         most = FURTHEST if self.method == "rolling" else STEP  # quantiles go by order, whatever the sizes are
-        scores = torch.special.ndtri(torch.from_numpy(pits)).clamp(-most, most)
+        scores = torch.from_numpy(ndtri(pits)).clamp(-most, most)
         tails = self.tails
         if then is not None and (moved := then.moved) is not None:
             if kept is not None:
@@ -129,13 +128,13 @@ class Adaptation(Stored):
         middle = scores[order][np.searchsorted(np.cumsum(weights[order]), 0.5 * total)]
         shift = middle * total / (total + PRIOR_OUTCOMES)
         scale = np.sqrt((PRIOR_SPREADS + weights @ (scores - shift) ** 2) / (PRIOR_SPREADS + total))
-        points = torch.special.ndtri((torch.arange(POINTS, dtype=torch.float64) + 0.5) / POINTS).numpy()
+        points = ndtri((np.arange(POINTS) + 0.5) / POINTS)
         standard = np.concatenate([(scores - shift) / scale, points])
         fitted = fit_conformal_map(standard, weights=np.concatenate([weights, np.ones(POINTS)]))
         if fitted is None:
             return None
         # A tail that aims at level a reaches for the nominal 5 % as far as an untouched one for a.
-        lower, upper = torch.special.ndtri(torch.tensor(self.tails, dtype=torch.float64)).numpy() / NORMAL_TAIL
+        lower, upper = ndtri(self.tails) / NORMAL_TAIL
         nominal = np.array(fitted.nominal)
         nominal = np.where(nominal < 0.0, nominal / lower, nominal / upper)
         observed = shift + scale * np.array(fitted.observed)

@@ -6,21 +6,18 @@ shared. So totals of held-out rows are compared with what was predicted for them
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from murho.model.json_validation import NotNegative, Positive, Stored
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    Doubles: TypeAlias = NDArray[np.float64]
+Doubles: TypeAlias = NDArray[np.float64]
 
 LEAST = 1e-300
 

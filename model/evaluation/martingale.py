@@ -34,9 +34,9 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from pydantic import Field
+from scipy.special import ndtri
 
 from murho.model.arrays import Doubles
 from murho.model.evaluation.recorded import SHARES
@@ -215,7 +215,7 @@ class PitMartingale(Stored):
             levels = [
                 ranks.levels(block, each.random(len(block))) for ranks, each in zip(self.ranks, places, strict=True)
             ]
-            self._bet(torch.special.ndtri(torch.from_numpy(np.stack(levels, axis=1))).numpy())
+            self._bet(ndtri(np.stack(levels, axis=1)))
 
     def _bet(self, scores: Doubles) -> None:
         """Bet on the normal scores of p-values, ``[T, tests]``."""

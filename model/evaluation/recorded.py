@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 if TYPE_CHECKING:
     from murho.model.arrays import Bools, Doubles, Floats, Places
@@ -49,7 +49,7 @@ FURTHEST = 8.0
 
 
 SHARES: Doubles = np.array(LEVELS) / 100.0
-SCORES: Doubles = np.array([NormalDist().inv_cdf(share) for share in SHARES])
+SCORES: Doubles = ndtri(SHARES)
 """The levels as probabilities and as normal scores, ``[G]`` each."""
 
 
@@ -75,8 +75,6 @@ def number_pits(apart: Floats, values: Doubles, shares: Doubles) -> Doubles:
         values: Outcomes less the mean, ``[B]``.
         shares: Uniform numbers, ``[B]``: where in the span of a value with a probability of its own its PIT lies.
     """
-    import torch  # here: the service answers /healthz before it is loaded
-
     value = values.astype(np.float32)[:, None]
     below, upto = (apart < value).sum(axis=1), (apart <= value).sum(axis=1)
     rows, most = np.arange(len(values)), len(LEVELS)
@@ -87,7 +85,7 @@ def number_pits(apart: Floats, values: Doubles, shares: Doubles) -> Doubles:
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(width > 0.0, (values - left_value) / width, np.where(values > right_value, np.inf, -np.inf))
     scores = (left + step * part).clip(-FURTHEST, FURTHEST)
-    between: Doubles = torch.special.ndtr(torch.from_numpy(scores)).numpy()
+    between: Doubles = ndtr(scores)
     # Beyond the grid its ends are the nearest that a rounded value may come.
     between = np.where(below == most, np.maximum(between, SHARES[-1]), between)
     # The probability of a value reaches to about halfway between its levels and the next ones.

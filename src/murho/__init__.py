@@ -33,14 +33,7 @@ def __getattr__(name: str) -> Any:
         return version("murho")
     if name not in PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(PLACES[name]), name)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "sklearn":
-            raise
-        raise ImportError(
-            f"{name} needs scikit-learn: run pip install '.[sklearn]' in a clone of Murho's repository"
-        ) from error
+    return getattr(import_module(PLACES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -428,13 +428,6 @@ def test_what_is_saved_is_a_checkpoint(fitted: tuple[Estimator, pd.DataFrame], t
         estimator.save(tmp_path, "../flats")
 
 
-def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "murho.model.python.estimators")
-    monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    with pytest.raises(ImportError, match=re.escape("run pip install '.[sklearn]' in a clone")):
-        from murho import BBBRegressor  # noqa: F401 - the import is what fails
-
-
 def test_weights_and_groups_are_routed_through_a_pipeline_of_frames() -> None:
     X, y = line()
     groups, weights = np.arange(len(y)) % 6, np.linspace(0.5, 1.5, len(y))
