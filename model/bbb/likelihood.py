@@ -8,23 +8,19 @@ parameters of its own. They are point estimates, one set per member.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from murho.model.distributions.mixtures import WideRule
+from murho.model.distributions.predictive import Predictive
+from murho.model.distributions.target_transforms import Limits, Standardisation
 from murho.model.errors import OptionError, TableError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from murho.model.distributions.mixtures import WideRule
-    from murho.model.distributions.predictive import Predictive
-    from murho.model.distributions.target_transforms import Limits, Standardisation
 
 NOISE_FLOOR = 1e-3
 """Smallest learned noise, as a fraction of the target's standard deviation.

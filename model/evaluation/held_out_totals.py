@@ -17,25 +17,20 @@ and each judge of time knows another past. So there all judges of a row predict 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from murho.model.arrays import Doubles, Floats, Ints, Places
+from murho.model.calibration.class_calibration import Calibration
 from murho.model.calibration.totals_calibration import HeldOutTotals, TotalsCalibration, fit_totals
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.encoding.encoder import Encoded
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.predictive.row_moments import RowMoments
 from murho.model.tables.splits import HeldOut
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Doubles, Floats, Ints, Places
-    from murho.model.calibration.class_calibration import Calibration
-    from murho.model.checkpoint.posterior import Posterior
-    from murho.model.encoding.encoder import Encoded
 
 DRAWS_PER_MEMBER = 24
 LEAST_ROWS, MOST_ROWS = 20, 4_000

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
+from murho.model.arrays import Doubles, Ints
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.evaluation.class_scores import row_log_loss
 from murho.model.evaluation.judging import judge_columns
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.progress import Advance, ignore_rows
 from murho.model.tables.schema import Columns, count_rows, select_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from murho.model.arrays import Doubles, Ints
-    from murho.model.checkpoint.posterior import Posterior
 
 DEFAULT_REPEATS = 5
 MOST_ROWS = 1_000

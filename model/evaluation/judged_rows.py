@@ -8,21 +8,16 @@ or the members that have not seen the row, for a calibration. `model.evaluation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from murho.model.arrays import with_arrays
+from murho.model.arrays import Array, Doubles, Ints, Places, with_arrays
+from murho.model.files import JSON
 from murho.model.tables.schema import Columns, Feature, FeatureKind, Schema
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from murho.model.arrays import Array, Doubles, Ints, Places
-    from murho.model.files import JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,26 +12,22 @@ and the row costs no more than a complete one.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.predictive.plans import DrawnRows, TargetModel
+from murho.model.bbb.likelihood import Likelihood
+from murho.model.distributions.predictive import Predictive
+from murho.model.encoding.encoder import Encoded
+from murho.model.predictive.draws import Draws
+from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Arrays, DrawnRows, Engine, TargetModel
 from murho.model.runtime import even_slices
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from murho.model.bbb.likelihood import Likelihood
-    from murho.model.distributions.predictive import Predictive
-    from murho.model.encoding.encoder import Encoded
-    from murho.model.predictive.draws import Draws
-    from murho.model.predictive.plans import AnyPlan, AnyTargetModel, Arrays, Engine
 
 TILE_FLOATS = 2**18
 """Hidden values of a layer in a thread's tile: two buffers of 1 MiB, about the size of a core's second-level cache.

@@ -6,30 +6,26 @@ request's options, prepared once for all its rows, and makes the answer from a p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, cast
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from murho.model.arrays import Array, Bools, Doubles
+from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
+from murho.model.calibration.class_calibration import Calibration, ClassCalibration, ClassMap
 from murho.model.calibration.conformal import AdaptedMap, CalibratedSpread, ConformalMap
 from murho.model.distributions.class_predictive import ClassPredictive, entropy
 from murho.model.distributions.mixtures import FURTHEST_SCORE, WideRule, normal_cdf, score_of_tails
 from murho.model.distributions.predictive import Predictive, function_exceedance, function_quantiles
+from murho.model.distributions.target_transforms import Standardisation
+from murho.model.predictive.draws import Draws
 from murho.model.predictive.prediction import ClassPrediction, Prediction, PredictOptions
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from torch import Tensor
-
-    from murho.model.arrays import Array, Bools, Doubles
-    from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
-    from murho.model.calibration.class_calibration import Calibration, ClassCalibration, ClassMap
-    from murho.model.distributions.target_transforms import Standardisation
-    from murho.model.predictive.draws import Draws
-
-    Arrays: TypeAlias = dict[str, Array]
+Arrays: TypeAlias = dict[str, Array]
 
 KEPT_PLANS = 64
 """Plans in the cache: most requests to a service have the same options."""

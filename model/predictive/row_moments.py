@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from murho.model.distributions.sums import LEAST, exceeding
 from murho.model.errors import OptionError
 from murho.model.predictive.prediction import AnyPrediction, Prediction
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Doubles: TypeAlias = NDArray[np.float64]
+Doubles: TypeAlias = NDArray[np.float64]
 
 
 _MOST_STRETCH = 1e100

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from html import escape
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from typing import Any, Generic, Literal, Self
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
 
+from murho.model.arrays import Array, Bools, Doubles, Places
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError, listed
 from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction, PredictOptions, Question
-from murho.model.tables.schema import count_rows, select_rows
+from murho.model.tables.schema import UnfamiliarValue, count_rows, select_rows
 from murho.model.tables.schema_inference import columns_from_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import pyarrow as pa
-    from numpy.typing import ArrayLike
-
-    from murho.model.arrays import Array, Bools, Doubles, Places
-    from murho.model.checkpoint.posterior import Posterior
-    from murho.model.tables.schema import UnfamiliarValue
 
 OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
 

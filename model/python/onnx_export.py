@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor
 
 from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.bbb.number_likelihoods import (
@@ -27,20 +30,13 @@ from murho.model.bbb.number_likelihoods import (
     HeteroscedasticNoise,
     MixtureNoise,
 )
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.distributions.target_transforms import Logarithm
+from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.feature_encodings import Calendar, OneHot, PiecewiseLinear, Scaled
 from murho.model.errors import OptionError
 from murho.model.predictive.plans import PredictionPlan
 from murho.model.predictive.prediction import PredictOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from murho.model.checkpoint.posterior import Posterior
-    from murho.model.encoding.encoder import Encoder
 
 GRAPH_FILE, ENCODING_FILE = "model.onnx", "encoding.json"
 OPSET = 18

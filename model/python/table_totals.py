@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+import pyarrow as pa
+
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import TableError
 from murho.model.predictive.totals import Totals, TotalsAnswer, TotalsOptions
 from murho.model.tables.columns import plain
 from murho.model.tables.schema_inference import GROUPS, columns_from_table, require_column, weights_from_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
-
-    from murho.model.checkpoint.posterior import Posterior
 
 
 def added_up(

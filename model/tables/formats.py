@@ -19,21 +19,18 @@ import tempfile
 import warnings
 import zipfile
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
 from murho.model.errors import OptionError, TableError, counted, listed
 from murho.model.tables.cells import as_text
 from murho.model.tables.csv_reader import LINES_OF_SAMPLE, count_titles, csv_rows, read_header
+from murho.model.tables.overrides import FileForm
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from murho.model.tables.overrides import FileForm
-
-    Reader: TypeAlias = Callable[[pa.Buffer, str, FileForm], pa.Table]
+Reader: TypeAlias = Callable[[pa.Buffer, str, FileForm], pa.Table]
 
 _KEY = b"murho.notes"
 UNIT = b"unit"

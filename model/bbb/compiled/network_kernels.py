@@ -14,9 +14,11 @@ Products are MKL's, all else is loops of 16 numbers at a time.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murho.model.compiling import (
     ARTANH,
@@ -36,13 +38,8 @@ from murho.model.compiling import (
     widest_vectors,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float32]
-    Integers = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
 
 require_products()
 

@@ -9,9 +9,10 @@ observation models and of the KL. Three quarters of the time goes into the produ
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murho.model.bbb.compiled.network_kernels import (
     OUTPUTS,
@@ -27,11 +28,8 @@ from murho.model.bbb.likelihood import NOISE_FLOOR
 from murho.model.compiling import ONE, compiled, own_threads, part, widest_vectors
 from murho.model.distributions.mixtures import LOG_SQRT_2PI
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float32]
-    Integers = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
 
 FIXED, HOMOSCEDASTIC, HETEROSCEDASTIC, MIXTURE, BERNOULLI, CATEGORICAL = range(6)
 """Observation models that have compiled steps."""

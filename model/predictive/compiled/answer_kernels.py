@@ -9,9 +9,11 @@ searched in double precision, by the same code.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murho.model.compiling import (
     QUICK_FURTHEST,
@@ -30,15 +32,10 @@ from murho.model.compiling import (
 from murho.model.distributions.quantile_steps import DOUBLE, SINGLE, SQRT_HALF, Precision, cornish_fisher, taylor_step
 from murho.model.distributions.target_transforms import LEAST_DEVIATION
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Doubles = NDArray[np.float64]
-    Floats = NDArray[np.float32]
-    Reals = NDArray[np.floating]
-    Moments = tuple[float, float, float]
+Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
+Reals = NDArray[np.floating]
+Moments = tuple[float, float, float]
 
 HALF, SIX, REACH = Real(0.5), Real(6.0), Real(SINGLE.reach)
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murho.model.compiling import compiled, exponential, part, widest_vectors
 from murho.model.distributions.class_predictive import CLOSE, STEPS
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Doubles = NDArray[np.float64]
-    Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
 
 TINY = float(np.finfo(np.float64).tiny)
 

@@ -6,9 +6,11 @@ PyTorch would be most of the time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from murho.model.compiling import (
     ONE,
@@ -21,14 +23,8 @@ from murho.model.compiling import (
     widest_vectors,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    Floats = NDArray[np.float32]
-    Integers = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
 
 require_products()
 

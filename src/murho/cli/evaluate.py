@@ -5,7 +5,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from murho.cli.shared import table_lines
 from murho.model.evaluation.judged_rows import BAND
 from murho.model.evaluation.summary import per_cent, plus_minus, significant
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 MOST_UNKNOWN = 12
 """Most unknown classes in the text; JSON has all."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from murho.model.errors import MurhoError, OptionError
 from murho.model.tables.overrides import FileForm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 FILES = "CSV, Parquet, Arrow, JSON or Excel file, .gz and .zip, too; - for stdin"
 

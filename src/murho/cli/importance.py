@@ -5,8 +5,9 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -26,9 +27,6 @@ from murho.cli.shared import (
 )
 from murho.model.errors import TableError
 from murho.model.tables.overrides import AS_IT_IS, FileForm
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def importance(

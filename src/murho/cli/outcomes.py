@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from itertools import islice
-from pathlib import Path  # noqa: TC003 - typer reads annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer

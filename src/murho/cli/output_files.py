@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from murho.model.errors import TableError
 from murho.model.files import written_whole
 from murho.model.tables.csv_writer import as_csv
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyarrow import parquet
 
 
 @contextmanager

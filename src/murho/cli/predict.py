@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path  # noqa: TC003 - typer reads annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer

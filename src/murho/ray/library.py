@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from murho.model.errors import OptionError
 from murho.model.runtime import available_processors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOCAL_STORE_BYTES = 2**28
 """Shared memory of a Ray made here: a few blocks of rows for each worker."""
