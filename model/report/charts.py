@@ -68,17 +68,11 @@ class Chart:
     specification: JSON
 
 
-def charts(target: Target, facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> list[Chart]:
-    """The charts that the facts allow.
-
-    Args:
-        target: The target of the model.
-        facts: The facts of a report, `model.report.facts`.
-        rows: Rows to show, `model.report.facts.shown_rows`; None: no rows.
-    """
+def charts(target: Target, facts: Mapping[str, Any]) -> list[Chart]:
+    """The charts that the facts of a report allow (`model.report.facts`)."""
     made: list[Chart | None] = []
     if held_out := facts.get("held_out"):
-        first = _confusion(held_out) if target.classes else _predicted(target, held_out, (rows or {}).get("points", ()))
+        first = _confusion(held_out) if target.classes else _predicted(target, held_out)
         made += [first, _reliability(held_out), _coverage(held_out)]
     if importance := facts.get("importance"):
         made.append(_importance(target, importance))
@@ -149,11 +143,10 @@ def _diagonal(domain: Sequence[float], x: JSON, y: JSON) -> JSON:
     return _layer(ends, REFERENCE | {"type": "line"}, x=x, y=y)
 
 
-def _predicted(target: Target, held_out: Mapping[str, Any], points: Sequence[Mapping[str, float]]) -> Chart:
-    """Predicted mean against the observed target, with the mean 90 % band: parts of the rows, and rows if given."""
+def _predicted(target: Target, held_out: Mapping[str, Any]) -> Chart:
+    """Predicted mean against the observed target in parts of the rows, with the mean 90 % band."""
     bins = held_out["agreement"]
     shown = [part[name] for part in bins for name in ("predicted", "lower", "upper", "low", "high")]
-    shown += [point[name] for point in points for name in ("predicted", "observed")]
     margin = 0.03 * (max(shown) - min(shown))
     domain = (min(shown) - margin, max(shown) + margin)
     title = named(target.name, target.unit)
@@ -165,7 +158,6 @@ def _predicted(target: Target, held_out: Mapping[str, Any], points: Sequence[Map
             area, {"type": "area", "color": BAND, "opacity": 0.8}, x=x, y=y | {"field": "lower"}, y2={"field": "upper"}
         ),
         _diagonal(domain, x, y),
-        _layer(points, {"type": "circle", "color": GREY, "size": 14}, x=x, y=y),
         _layer(bins, {"type": "rule", "color": BLUE}, x=x, y=y | {"field": "low"}, y2={"field": "high"}),
         _layer(bins, "circle", x=x, y=y),
     ]
@@ -174,7 +166,7 @@ def _predicted(target: Target, held_out: Mapping[str, Any], points: Sequence[Map
         "Predicted and observed",
         "The light area is the mean 90 % band. A blue dot is the median of what was observed in a part of the rows, "
         "and its line covers 90 % of them. Good dots lie along the dashed diagonal, and good lines are as long as the "
-        f"area is high.{' Small grey dots are rows.' if points else ''}",
+        "area is high.",
         _styled(layers),
     )
 

@@ -1,13 +1,13 @@
 """The facts of a report that ``model.json`` does not keep, as plain JSON: made from rows, stored, and read again.
 
-They have summaries and curves, some tens of kilobytes whatever the size of the table, and no row of it. Rows of the
-user's table, the points of the scatter and those that surprised the model most (`shown_rows`), are data of the one who
-trains: they are in the page only, never in the stored facts, and ``--no-report-rows`` leaves them out.
+They have summaries and curves, some tens of kilobytes whatever the size of the table, and no row of it. The rows that
+surprised the model most (`surprising_rows`) are data of the one who trains: they are in the page only, never in the
+stored facts, and ``--no-report-rows`` leaves them out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -19,7 +19,7 @@ from murho.model.bbb.fit import Epoch
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import CheckpointError
 from murho.model.evaluation.class_scores import JudgedClasses
-from murho.model.evaluation.importance import choose_rows, permutation_importance, screened_features
+from murho.model.evaluation.importance import permutation_importance, screened_features
 from murho.model.evaluation.judged_rows import BAND, JudgedRows, scores_of_part
 from murho.model.evaluation.number_scores import COVERAGES, JudgedNumbers
 from murho.model.files import JSON, parse_json
@@ -39,7 +39,7 @@ PREDICTIONS_OF_IMPORTANCE = 4_000
 """Rows times shuffles times features whose importance is judged, about a second: `murho importance` takes more."""
 BINS_OF_AGREEMENT = 15
 QUANTILES = (0.05, 0.5, 0.95)
-MOST_POINTS, MOST_SURPRISING = 1_000, 10
+MOST_SURPRISING = 10
 SEED = 0
 """Of the choice of rows where there are too many."""
 
@@ -140,8 +140,8 @@ def _importance(posterior: Posterior, columns: Columns) -> JSON | None:
     return found | {"of_features": len(posterior.schema.features)}
 
 
-def shown_rows(judged: JudgedRows, posterior: Posterior, columns: Columns, numbers: Ints) -> JSON:
-    """The rows that a report shows.
+def surprising_rows(judged: JudgedRows, posterior: Posterior, columns: Columns, numbers: Ints) -> list[JSON]:
+    """The rows furthest out in their predicted distributions, or whose own class was given the least probability.
 
     Args:
         judged: n rows.
@@ -150,14 +150,10 @@ def shown_rows(judged: JudgedRows, posterior: Posterior, columns: Columns, numbe
         numbers: Number of each of them in the user's table, from 1, ``[N]``.
 
     Returns:
-        ``points``, each with ``predicted`` and ``observed``; of classes there are none. And ``surprising``: the rows
-        furthest out in their predicted distributions, or those whose own class was given the least probability. Each
-        has ``row``, ``cells`` (`model.tables.schema.json_cells`) in the order of the schema, ``observed`` and
-        ``predicted``. Of numbers it also has the band, ``lower`` and ``upper``, and ``one_in``: one row in so many
-        should lie as far out. Of classes it has ``probability``, of the observed class, and ``certainty``, of the
-        predicted one.
+        Of each ``row``, ``cells`` (`model.tables.schema.json_cells`) in the order of the schema, ``observed`` and
+        ``predicted``. Of numbers also the band, ``lower`` and ``upper``, and ``one_in``: one row in so many should lie
+        as far out. Of classes ``probability``, of the observed class, and ``certainty``, of the predicted one.
     """
-    points = np.arange(0)
     told: dict[str, Array] = {"row": numbers[judged.rows]}
     if isinstance(judged, JudgedClasses):
         names, served, labels = np.array(posterior.schema.target.classes, dtype=object), judged.served, judged.labels
@@ -169,16 +165,7 @@ def shown_rows(judged: JudgedRows, posterior: Posterior, columns: Columns, numbe
         rarity = 2.0 * np.minimum(judged.served.pit, 1.0 - judged.served.pit)
         told |= {"observed": judged.targets, "predicted": judged.mean, "lower": lower, "upper": upper}
         told["one_in"] = 1.0 / np.maximum(rarity, 1e-9)
-        points = choose_rows(len(judged), MOST_POINTS, np.random.default_rng(SEED))
-
-    def records(rows: Ints, names: Iterable[str]) -> list[JSON]:
-        values = zip(*(told[name][rows].tolist() for name in names), strict=True)
-        return [dict(zip(names, of_row, strict=True)) for of_row in values]
-
     rarest = np.argsort(rarity, kind="stable")[:MOST_SURPRISING]
     cells = [json_cells(of, columns[of.name][judged.rows[rarest]]) for of in posterior.schema.features]
-    surprising = zip(records(rarest, told), zip(*cells, strict=True), strict=True)
-    return {
-        "points": records(points, ("predicted", "observed")),
-        "surprising": [record | {"cells": of_row} for record, of_row in surprising],
-    }
+    values = zip(*(each[rarest].tolist() for each in told.values()), zip(*cells, strict=True), strict=True)
+    return [dict(zip((*told, "cells"), of_row, strict=True)) for of_row in values]

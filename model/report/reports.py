@@ -7,7 +7,7 @@ its template, and has all that is said on it; what ``model.json`` knows it takes
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,8 +24,9 @@ from murho.model.checkpoint.stores import PAGE_FILE
 from murho.model.errors import TableError
 from murho.model.evaluation.judging import judge_columns
 from murho.model.evaluation.summary import per_cent, plus_minus, significant, verdict
+from murho.model.files import JSON
 from murho.model.report.charts import COLOURS, PAPER, Chart, charts, named
-from murho.model.report.facts import FACTS_PATH, FORMAT, SEED, curve, facts_of_rows, shown_rows
+from murho.model.report.facts import FACTS_PATH, FORMAT, SEED, curve, facts_of_rows, surprising_rows
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.training.candidates import FULL, LONGER, SETTLING
 from murho.model.training.revisions import LabelledRows, Revised
@@ -50,14 +51,14 @@ def drawn(chart: Chart) -> str:
     return re.sub("|".join(COLOURS), lambda colour: f"var(--{COLOURS[colour[0]]})", picture)
 
 
-def html_page(name: str, spec: ModelSpec, facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> str:
+def html_page(name: str, spec: ModelSpec, facts: Mapping[str, Any], rows: Sequence[JSON] | None = None) -> str:
     """The whole page; without charts where the extra ``charts`` is missing.
 
     Args:
         name: Name of the checkpoint, and its version if it is known.
         spec: The specification of the version.
         facts: Its facts, `model.report.facts`.
-        rows: Rows to show, `model.report.facts.shown_rows`; None: no rows.
+        rows: The surprising rows, `model.report.facts.surprising_rows`; None: no rows.
     """
     pages = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
@@ -83,7 +84,7 @@ def html_page(name: str, spec: ModelSpec, facts: Mapping[str, Any], rows: Mappin
         facts=facts,
         scores=scores,
         verdict=verdict(scores, target.unit) if scores else None,
-        figures=[(chart, drawn(chart)) for chart in charts(target, facts, rows)] if can else None,
+        figures=[(chart, drawn(chart)) for chart in charts(target, facts)] if can else None,
         rows=rows,
         revision=max(revisions, key=lambda of: int(of["from_version"]), default=None),
         how_to_get_charts=HOW_TO_GET_CHARTS,
@@ -102,7 +103,7 @@ def _cell(value: str | float | bool | None) -> str:
 
 
 def _report_files(
-    name: str, spec: ModelSpec, facts: Mapping[str, Any], rows: Mapping[str, Any] | None
+    name: str, spec: ModelSpec, facts: Mapping[str, Any], rows: Sequence[JSON] | None
 ) -> dict[str, bytes]:
     page = html_page(name, spec, facts, rows).encode()
     return {PAGE_FILE: page, str(FACTS_PATH): orjson.dumps({"format": FORMAT, **facts})}
@@ -114,7 +115,7 @@ def training_report(name: str, trained: Trained, *, with_rows: bool = True) -> d
     Args:
         name: Name of the checkpoint.
         trained: The training.
-        with_rows: Whether to show rows of the table: points, and the most surprising rows.
+        with_rows: Whether to show the most surprising rows of the table.
     """
     posterior, evidence = trained.posterior, trained.evidence
     facts = facts_of_rows(posterior, evidence.columns, evidence.held_out, trained.spec.metrics)
@@ -122,7 +123,7 @@ def training_report(name: str, trained: Trained, *, with_rows: bool = True) -> d
     if evidence.chosen.stage in (SETTLING, LONGER):  # it continued the full fit
         fits = [*[of for of in evidence.attempts if of.stage == FULL][-1:], *fits]
     facts["curves"] = [curve(fit.stage, fit.history) for fit in fits if fit.history]
-    rows = shown_rows(evidence.held_out, posterior, evidence.columns, evidence.row_numbers) if with_rows else None
+    rows = surprising_rows(evidence.held_out, posterior, evidence.columns, evidence.row_numbers) if with_rows else None
     return _report_files(name, trained.spec, facts, rows)
 
 
@@ -141,13 +142,13 @@ def revision_report(
     if rows is not None:
         facts = facts_of_rows(posterior, rows.columns, judged, revised.after or {})
         if with_rows and judged is not None:
-            shown = shown_rows(judged, posterior, rows.columns, rows.numbers)
+            shown = surprising_rows(judged, posterior, rows.columns, rows.numbers)
     if revised.history:
         facts["curves"] = [curve(revised.kind, revised.history)]
     return _report_files(name, posterior.spec, facts, shown)
 
 
-def report_of_rows(posterior: Posterior, table: pa.Table, source: str) -> tuple[dict[str, Any], dict[str, Any], int]:
+def report_of_rows(posterior: Posterior, table: pa.Table, source: str) -> tuple[JSON, list[JSON], int]:
     """Predict and judge the labelled rows of a table.
 
     Args:
@@ -156,8 +157,7 @@ def report_of_rows(posterior: Posterior, table: pa.Table, source: str) -> tuple[
         source: Name of its file.
 
     Returns:
-        The facts of the rows, with the ``source``; the rows to show, `model.report.facts.shown_rows`; and the number of
-        rows without a target.
+        The facts of the rows, with the ``source``; the surprising rows; and the number of rows without a target.
 
     Raises:
         TableError: The target column is missing, no row has a target, or a cell can't be used.
@@ -173,6 +173,6 @@ def report_of_rows(posterior: Posterior, table: pa.Table, source: str) -> tuple[
     judged = judge_columns(posterior, columns, targets[chosen])
     return (
         {"source": source, **facts_of_rows(posterior, columns, judged, {})},
-        shown_rows(judged, posterior, columns, chosen + 1),
+        surprising_rows(judged, posterior, columns, chosen + 1),
         len(targets) - len(labelled),
     )

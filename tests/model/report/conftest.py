@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from murho.model.report.facts import FACTS_PATH, shown_rows
+from murho.model.report.facts import FACTS_PATH, surprising_rows
 from murho.model.report.reports import training_report
 from murho.model.training.train import Trained
 from tests.model.conftest import make_table, train_quickly
@@ -24,6 +24,6 @@ def facts(trained: Trained) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def rows(trained: Trained) -> dict[str, Any]:
+def rows(trained: Trained) -> list[dict[str, Any]]:
     evidence = trained.evidence
-    return shown_rows(evidence.held_out, trained.posterior, evidence.columns, evidence.row_numbers)
+    return surprising_rows(evidence.held_out, trained.posterior, evidence.columns, evidence.row_numbers)

@@ -11,11 +11,11 @@ from murho.model.report.reports import drawn
 from murho.model.training.train import Trained
 
 
-def test_there_is_a_chart_for_each_decision(trained: Trained, facts: dict[str, Any], rows: dict[str, Any]) -> None:
+def test_there_is_a_chart_for_each_decision(trained: Trained, facts: dict[str, Any]) -> None:
     names = ["predicted", "reliability", "coverage", "importance", "curves"]
     screened = facts | {"importance": facts["importance"] | {"of_features": 500}}
     for told, says in ((facts, False), (screened, True)):
-        made = charts(trained.spec.schema.target, told, rows)
+        made = charts(trained.spec.schema.target, told)
         assert [chart.name for chart in made] == names
         assert ("chose these 4 of 500 features" in made[3].caption) is says
 
@@ -28,8 +28,8 @@ def test_parts_that_are_covered_too_rarely_stand_out(trained: Trained, facts: di
     assert drawn(chart).count("var(--orange)") == plain.count("var(--orange)") + 1
 
 
-def test_pictures_take_all_colours_from_the_page(trained: Trained, facts: dict[str, Any], rows: dict[str, Any]) -> None:
-    for chart in charts(trained.spec.schema.target, facts, rows):
+def test_pictures_take_all_colours_from_the_page(trained: Trained, facts: dict[str, Any]) -> None:
+    for chart in charts(trained.spec.schema.target, facts):
         element = drawn(chart)
         assert element.startswith("<svg")
         assert "var(--ink)" in element

@@ -42,7 +42,7 @@ def text_of(page: str) -> str:
 
 
 def test_the_page_has_every_section_and_asks_nothing_of_a_network(
-    trained: Trained, facts: dict[str, Any], rows: dict[str, Any]
+    trained: Trained, facts: dict[str, Any], rows: list[dict[str, Any]]
 ) -> None:
     page = html_page("rent", trained.spec, facts, rows)
     text = text_of(page)
@@ -64,12 +64,12 @@ def test_the_page_has_every_section_and_asks_nothing_of_a_network(
 
 
 def test_names_and_reasons_are_text_and_no_markup(
-    trained: Trained, facts: dict[str, Any], rows: dict[str, Any]
+    trained: Trained, facts: dict[str, Any], rows: list[dict[str, Any]]
 ) -> None:
     evil, schema = "<script>alert(1)</script>", trained.spec.schema
     feature, *others = schema.features
     changed = replace(schema, features=(replace(feature, name=evil), *others), left_out={evil: evil})
-    rows = {"points": [], "surprising": [rows["surprising"][0] | {"cells": [evil]}]}
+    rows = [rows[0] | {"cells": [evil]}]
     spec = replace(trained.spec, schema=changed, encoder=replace(trained.spec.encoder, schema=changed))
     page = html_page(evil, spec, facts, rows)
     assert "<script" not in page
