@@ -72,7 +72,7 @@ SCORES: dict[str, Any] = {
 def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> None:
     lines = summary(SCORES | basis, None)
     assert says in lines[-2]
-    assert "by construction" in lines[-1]
+    assert "by design" in lines[-1]
     assert len(summary(SCORES | basis | {"calibrated": None}, None)) == len(lines) - 1
 
 
