@@ -4,7 +4,6 @@ import copy
 import inspect
 import pickle
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
