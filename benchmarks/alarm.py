@@ -61,7 +61,7 @@ def alarm_at(
     assert conformal is not None  # noqa: S101 - there are rows enough
     values = SHAPES[shape](random, outcomes)
     values[after:] = shift + spread * values[after:]
-    grid = conformal.calibrated(torch.from_numpy(SCORES)).numpy().astype(np.float32)
+    grid = conformal.calibrate(torch.from_numpy(SCORES)).numpy().astype(np.float32)
     test = PitMartingale.of(round(conformal.units), central=conformal.is_symmetric)
     test.update(number_pits(np.tile(grid, (outcomes, 1)), values, random.random(outcomes)))
     return None if test.alarm is None else test.alarm.outcomes

@@ -115,7 +115,7 @@ class Rounds:
                 rewards = self.problem.rewards[part][np.arange(len(ids)), chosen[-1]].tolist()
                 if client.outcomes({"id": ids, "value": rewards}, NAME).accepted != len(ids):
                     raise ProcessError("the service did not take all outcomes")
-                facts = _learned("--store", str(store), "--checkpoints", str(checkpoints))
+                facts = _learn_once("--store", str(store), "--checkpoints", str(checkpoints))
                 print(f"over HTTP, {end}: {_said(facts)}", file=sys.stderr, flush=True)
                 until = time.monotonic() + PATIENCE
                 while facts["taken"] and client.model(NAME).version != facts["version"]:
@@ -128,7 +128,7 @@ class Rounds:
         return [(end, slice(start, end)) for start, end in pairwise(self._ends)]
 
 
-def _learned(*options: str) -> Report:
+def _learn_once(*options: str) -> Report:
     """Return what `murho learn` tells."""
     words = [sys.executable, "-m", "murho", "learn", NAME, *options, "--json"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)  # noqa: S603 - our own command

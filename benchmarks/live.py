@@ -72,7 +72,7 @@ class Asked:
         if moved is None:
             ends: Doubles = self.static[row]
             return ends
-        reached = AdaptedMap(moved, self.base).calibrated(NOMINAL).numpy()
+        reached = AdaptedMap(moved, self.base).calibrate(NOMINAL).numpy()
         return np.asarray(np.interp(reached, SCORES.numpy(), self.quantiles[row]))
 
 
@@ -96,7 +96,7 @@ def _ours(method: AdaptationMethod) -> Callable[[Asked, int], Doubles]:
         for row in range(len(found)):
             if row > late:
                 then = states[row - late - 1]
-                state = state.learned(pits[row - late - 1 : row - late], None if then.moved is None else then)
+                state = state.update(pits[row - late - 1 : row - late], None if then.moved is None else then)
             states.append(state)
             found[row] = asked.band(row, state.moved)
             if state.moved is not None:

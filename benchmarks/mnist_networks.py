@@ -339,7 +339,7 @@ def write_images(
         target=Standardisation(Identity(), 0.0, 1.0),
         schema=schema,
         encoder=Encoder(schema, "standard", parts),
-    ).made_now(training={"rows": len(training), "epochs": recipe.epochs, "recipe": repr(recipe)})
+    ).stamp(training={"rows": len(training), "epochs": recipe.epochs, "recipe": repr(recipe)})
     tensors = {key: tensor.detach().clone() for key, tensor in network.named_tensors().items()}
     judged = calibrate_held_out(
         Posterior(spec, tensors, engine="torch"),

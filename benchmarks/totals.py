@@ -28,7 +28,7 @@ from benchmarks.training import made_up_table
 from murho.model.calibration.totals_calibration import TotalsCalibration
 from murho.model.predictive.prediction import PredictOptions, rows_of
 from murho.model.predictive.totals import Totals, TotalsOptions
-from murho.model.python.table_totals import added_up
+from murho.model.python.table_totals import add_up_table
 from murho.model.tables.schema_inference import columns_from_table, target_from_table
 
 if TYPE_CHECKING:
@@ -171,7 +171,9 @@ def linear_task(seed: int) -> Task:
         return np.column_stack([np.ones(len(table)), *(table.column(f"x{number}").to_numpy() for number in range(4))])
 
     def judged(trained: Trained) -> Report:
-        answer = added_up(trained.posterior, test, TotalsOptions(of=PredictOptions(samples=4_096, calibrated=False)))
+        answer = add_up_table(
+            trained.posterior, test, TotalsOptions(of=PredictOptions(samples=4_096, calibrated=False))
+        )
         x, total = design(training), design(test).sum(axis=0)
         noise, found = sigma**2, answer.answer()
         learned = float(str(trained.posterior.spec.training["rows"])) / len(x)  # of rows like these
@@ -199,7 +201,7 @@ def speed_task(rows: int) -> Task:
                         cells = {name: column[start : start + 16_384] for name, column in columns.items()}
                         posterior.predict(cells, PredictOptions(percentiles=()))
                 else:
-                    added_up(posterior, many, TotalsOptions()).answer()
+                    add_up_table(posterior, many, TotalsOptions()).answer()
                 times[how].append(time.perf_counter() - began)
         return {how: statistics.median(of) for how, of in times.items()}
 

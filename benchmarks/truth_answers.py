@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.truth_tables import NUMBERS, Known, Rows
 from murho.model.evaluation.counterfactual import Goal, counterfactuals
-from murho.model.evaluation.why import answered
+from murho.model.evaluation.why import answer_requests
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python.interface import TrainedModel
 from murho.model.tables.schema import select_rows
@@ -283,7 +283,7 @@ def counterfactual(case: Case) -> dict[str, Measure]:
     posterior, columns = case.posterior, case.some(CHANGED).columns
     options, hits, generator = goal.options(posterior.schema), [], np.random.default_rng(0)
     for row in range(len(next(iter(columns.values())))):
-        found = answered(
+        found = answer_requests(
             counterfactuals(
                 posterior.schema, posterior.encoder.distribution, select_rows(columns, np.array([row])), goal, options
             ),

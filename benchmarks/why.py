@@ -26,7 +26,16 @@ from benchmarks.datasets import SETS, TABULAR, add_data, read_set
 from benchmarks.results import Report, add_counts, add_names, command, shown, table
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.evaluation.counterfactual import Goal, counterfactuals
-from murho.model.evaluation.why import PAIRS, Why, answered, draws_and_noise, explain, rows_to_label, why, worth_asking
+from murho.model.evaluation.why import (
+    PAIRS,
+    Why,
+    answer_requests,
+    draws_and_noise,
+    explain,
+    rows_to_label,
+    why,
+    worth_asking,
+)
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema import Columns, select_rows
 from murho.model.tables.schema_inference import columns_from_table, read_targets
@@ -80,7 +89,7 @@ def _table(x: Doubles, y: Doubles) -> pa.Table:
 def _shares(posterior: Posterior, columns: Columns, pairs: int = PAIRS) -> Why:
     options = PredictOptions()
     answer: Any = posterior.predict(columns, options)
-    return answered(why(posterior.schema, columns, answer, options, pairs=pairs), posterior)
+    return answer_requests(why(posterior.schema, columns, answer, options, pairs=pairs), posterior)
 
 
 def known(options: argparse.Namespace) -> Report:
@@ -136,7 +145,7 @@ def _reached(posterior: Posterior, columns: Columns, higher: float) -> int:
         goal = Goal.model_validate({"mean": {"at_least": float(answer.mean[row] + higher)}})
         given, asked = select_rows(columns, np.array([row])), goal.options(posterior.schema)
         asking = counterfactuals(posterior.schema, posterior.encoder.distribution, given, goal, asked)
-        reached += len(answered(asking, posterior).distances) > 0
+        reached += len(answer_requests(asking, posterior).distances) > 0
     return reached
 
 
@@ -163,7 +172,7 @@ def cells(options: argparse.Namespace) -> Report:
         blanked = _with(whole, {of: (gone == place).any(axis=1) for place, of in enumerate(names)})
         before: Any = posterior.predict(blanked, asked)
         asking = worth_asking(posterior.encoder.distribution, posterior.schema, blanked, before, asked)
-        worth = answered(asking, posterior)
+        worth = answer_requests(asking, posterior)
         forecast = {(row, cell["feature"]): cell["fall"] for row, of_row in enumerate(worth) for cell in of_row}
         named = np.array([names.index(of_row[0]["feature"]) for of_row in worth])
         square, found[name] = float(np.mean(before.std**2)), {}

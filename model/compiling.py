@@ -77,7 +77,7 @@ def compiled(signature: str) -> Callable[[Function], Function]:
 
 
 @contextmanager
-def compiled_together(package: str) -> Iterator[None]:
+def compile_package(package: str) -> Iterator[None]:
     """The modules of a package that the block imports are compiled by one process, all of them, or all loaded.
 
     Numba's code of a function differs, and so may the last bits of its results, if what it calls was loaded. So other

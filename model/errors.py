@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
-def listed(names: Sequence[object], most: int = 10) -> str:
+def list_names(names: Sequence[object], most: int = 10) -> str:
     """``'a', 'b' and 3 more``: the first of some names, for a message."""
     return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
@@ -31,7 +31,7 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """``1 cell``, or ``1,234 cells``, for a message."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
@@ -52,7 +52,7 @@ class TableError(MurhoError):
         super().__init__(message)
         self.row, self.words = row, words or {}
 
-    def moved(self, rows: int) -> TableError:
+    def shift_rows(self, rows: int) -> TableError:
         """The same error, where so many rows come before the table that it speaks of."""
         if self.row is None:
             return self

@@ -22,7 +22,7 @@ JSON: TypeAlias = dict[str, Any]
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[BinaryIO]:
+def write_whole(path: Path) -> Iterator[BinaryIO]:
     """A context with a new file to write. It takes the place of the path at the end, unless an error ends it.
 
     Several processes may write the same path: the last one to end has it.

@@ -32,10 +32,10 @@ class MisfitError(CheckpointError, ValueError):
     """
 
     def __init__(self, field: str, expected: str, found: object) -> None:
-        super().__init__(f"{field}: expected {expected}, found {_shown(found)}")
+        super().__init__(f"{field}: expected {expected}, found {_show(found)}")
 
 
-def _shown(found: object) -> str:
+def _show(found: object) -> str:
     shown = json.dumps(found, default=str, ensure_ascii=False)
     return shown if len(shown) <= 200 else f"{shown[:200]}…"
 
@@ -108,7 +108,7 @@ def read_strictly(kind: Any, data: object, where: str) -> Any:
         raise CheckpointError(f"{path}.{cause}".removeprefix("."))
     message = _MESSAGES.get(first["type"]) or first["msg"].removeprefix("Value error, ")
     message = message.replace("Input should be", "expected")
-    found = "" if first["type"] in _MESSAGES else f", found {_shown(first['input'])}"
+    found = "" if first["type"] in _MESSAGES else f", found {_show(first['input'])}"
     raise CheckpointError(f"{path}: {message}{found}".removeprefix(": "))
 
 
@@ -130,7 +130,7 @@ def _path(location: Sequence[int | str], data: Any, *, missing: bool) -> str:
     return path
 
 
-def stored_as(form: Any, read: Callable[[Any], Any], write: Callable[[Any], Any]) -> GetPydanticSchema:
+def store_as(form: Any, read: Callable[[Any], Any], write: Callable[[Any], Any]) -> GetPydanticSchema:
     """How ``model.json`` holds values of a type that JSON does not have.
 
     Args:
@@ -163,7 +163,7 @@ def null_for(infinity: float, form: Any = float) -> GetPydanticSchema:
         infinity: The limit without a limit, inf or -inf.
         form: Type of the data of others.
     """
-    return stored_as(
+    return store_as(
         form | None,
         lambda limit: infinity if limit is None else limit,
         lambda limit: limit if math.isfinite(limit) else None,
@@ -182,11 +182,11 @@ Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Count: TypeAlias = Annotated[int, Field(ge=0)]
 
 _WHOLE = Annotated[int, Field(ge=0, le=2**53)]
-Vector: TypeAlias = Annotated[Doubles, stored_as(list[float], partial(np.array, dtype=np.float64), np.ndarray.tolist)]
+Vector: TypeAlias = Annotated[Doubles, store_as(list[float], partial(np.array, dtype=np.float64), np.ndarray.tolist)]
 """Float64, one axis."""
-Counts: TypeAlias = Annotated[Ints, stored_as(list[_WHOLE], partial(np.array, dtype=np.int64), np.ndarray.tolist)]
+Counts: TypeAlias = Annotated[Ints, store_as(list[_WHOLE], partial(np.array, dtype=np.int64), np.ndarray.tolist)]
 """Int64, one axis, not negative."""
-Matrix: TypeAlias = Annotated[Doubles, stored_as(list[list[float]], _matrix, np.ndarray.tolist)]
+Matrix: TypeAlias = Annotated[Doubles, store_as(list[list[float]], _matrix, np.ndarray.tolist)]
 """Float64, two axes, row by row."""
 Unlimited: TypeAlias = Annotated[float, null_for(math.inf, Positive)]
 """A positive limit; null: there is none."""

@@ -27,7 +27,7 @@ from murho.service.engine.freed_memory import FreedMemory
 from murho.service.engine.jobs import compute
 from murho.service.engine_process.remote import FrontEnd, RemoteEngine
 from murho.service.errors import handle_error
-from murho.service.http.middleware import AccessLog, FrontDoor, Paths, RequestLog, behind_proxies, shared_with
+from murho.service.http.middleware import AccessLog, FrontDoor, Paths, RequestLog, behind_proxies, share_with
 from murho.service.models import routes as models
 from murho.service.models.loader import Registry, Snapshot, Swap
 from murho.service.models.source import CheckpointSource
@@ -192,7 +192,7 @@ def create_app(
     if find_spec("mcp") is not None:
         app.router.routes.append(agents.route)
     if settings.cors_origins:
-        outer = shared_with(settings.cors_origins, outer)  # around the keys: a page asks whether it may without one
+        outer = share_with(settings.cors_origins, outer)  # around the keys: a page asks whether it may without one
     if settings.trusted_proxies:
         outer = behind_proxies(settings.trusted_proxies, outer)
     front_door = FrontDoor(settings, keyless=not service.security.enabled)

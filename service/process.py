@@ -227,7 +227,7 @@ class DrainingServer(uvicorn.Server):
             except OSError:  # there is no file for more
                 service: ServiceContext = self.lifespan.state["service"]
                 service.telemetry.protocol_errors.labels("out-of-files").inc()
-                if self._out_of_files.held_back() is not None:
+                if self._out_of_files.hold_back() is not None:
                     structlog.get_logger("murho.server").error(
                         "This process can't open another file, so new connections wait. Raise the limit of open files "
                         "(ulimit -n, LimitNOFILE), or lower MURHO_MAX_CONNECTIONS.",

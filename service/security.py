@@ -188,7 +188,7 @@ class Security:
         self._use(read_keys(self._file) if self._file is not None else ())
         self._buckets = buckets or Buckets(clock=clock)
 
-    def admitted(self, path: str, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
+    def authenticate(self, path: str, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
         """Return who sent a request to a path, which counts for their limit; see `caller_of`.
 
         Raises:
@@ -217,7 +217,7 @@ class Security:
             return _anybody(client)
         if self._file is not None:
             self._look_again()
-        key = _presented(headers)
+        key = _key_of(headers)
         if len(key) < LEAST_KEY_LENGTH:
             # No hash of a short key is accepted either: such keys can be guessed.
             raise UnauthorizedError(
@@ -339,7 +339,7 @@ def _anybody(client: str) -> Caller:
     return Caller(client, admin=True)
 
 
-def _presented(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+def _key_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return the key of a request.
 
     Raises:

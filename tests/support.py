@@ -21,7 +21,7 @@ from filelock import FileLock
 
 from murho import command_line
 from murho.cli.output_files import csv_writer, parquet_writer
-from murho.model.checkpoint.checkpoint import SEAL, sealed
+from murho.model.checkpoint.checkpoint import SEAL, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,7 +84,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 def sealed_again(edited: str) -> bytes:
     """The text of an edited ``model.json`` with a seal that fits, so that what else is checked is seen."""
-    return sealed({key: value for key, value in json.loads(edited).items() if key != SEAL})
+    return seal({key: value for key, value in json.loads(edited).items() if key != SEAL})
 
 
 def write_table(path: Path, columns: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murho_client._cells import has_inexact, json_cells
 from murho_client._data import Batch, to_batch
 from murho_client._errors import InvalidInput, Problem
-from murho_client._model import Model, fitted, record
+from murho_client._model import Model, prepare_batch, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -140,7 +140,7 @@ def totals_request(batch: Batch, model: Model | None, by: Sequence[str], given: 
     if unused:
         kept = [name for name in columns if name not in unused]
         batch = replace(batch, names=tuple(kept), columns=[columns[name] for name in kept])
-    return {"inputs": fitted(batch, model).inputs(), **request}
+    return {"inputs": prepare_batch(batch, model).inputs(), **request}
 
 
 class DecideOptions(TypedDict, total=False):
@@ -256,7 +256,7 @@ def decide_request(
         raise InvalidInput([Problem("Contexts need names of their columns: they don't have all features.")])
     if sent.get("record") and "ids" not in sent:
         sent["ids"] = new_ids(batch.rows)
-    return {"contexts": fitted(batch, model).inputs(), **sent}
+    return {"contexts": prepare_batch(batch, model).inputs(), **sent}
 
 
 @dataclass(frozen=True)

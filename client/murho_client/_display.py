@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Progress", "advancing", "fixed", "html_table", "number", "pictures", "short", "text_table"]
+__all__ = ["Progress", "advancing", "fixed_format", "html_table", "number", "pictures", "short", "text_table"]
 
 
 MAX_TEXT = 32
@@ -39,7 +39,7 @@ def number(value: float) -> str:
     return f"{value:.12g}"
 
 
-def fixed(values: NDArray[np.float64], spread: NDArray[np.float64]) -> Callable[[float], str]:
+def fixed_format(values: NDArray[np.float64], spread: NDArray[np.float64]) -> Callable[[float], str]:
     """How numbers are written so that the typical spread has two significant digits.
 
     Args:
@@ -59,7 +59,7 @@ def short(cell: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
-def _warned(warnings: Sequence[object]) -> str:
+def _format_warnings(warnings: Sequence[object]) -> str:
     return f"{len(warnings)} {'warning' if len(warnings) == 1 else 'warnings'}: see .warnings"
 
 
@@ -74,7 +74,7 @@ def text_table(title: str, columns: Mapping[str, list[str]], warnings: Sequence[
     lines = [[name, *column] for name, column in columns.items()]
     widths = [max(map(len, column)) for column in lines]
     table = ["  ".join(map(str.rjust, line, widths)) for line in zip(*lines, strict=True)]
-    note = [_warned(warnings), *(f"  {warning}" for warning in warnings[:3])] if warnings else []
+    note = [_format_warnings(warnings), *(f"  {warning}" for warning in warnings[:3])] if warnings else []
     return "\n".join([title, *table, *note])
 
 
@@ -87,7 +87,9 @@ def html_table(
     head = "".join(f'<th style="{HEAD}">{name}</th>' for name in cells)
     rows = ("".join(f'<td style="{CELL}">{cell}</td>' for cell in row) for row in zip(*cells.values(), strict=True))
     listed = "".join(f"<li>{escape(str(warning))}</li>" for warning in warnings[:10])
-    note = f'<details style="margin-top: 4px"><summary>{_warned(warnings)}</summary><ul>{listed}</ul></details>'
+    note = (
+        f'<details style="margin-top: 4px"><summary>{_format_warnings(warnings)}</summary><ul>{listed}</ul></details>'
+    )
     return (
         '<div style="color: inherit; background: transparent; overflow-x: auto">'
         f'<div style="margin-bottom: 4px; opacity: 0.75">{escape(title)}</div>'

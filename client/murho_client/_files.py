@@ -76,7 +76,7 @@ def predict_file(
     kinds = None if described is None else {feature.name: feature.kind for feature in described.features}
     done = 0
     read = _csv_chunks if source.suffix.lower() in CSV else _parquet_chunks
-    with _written(destination) as write, advancing(None, options.get("progress")) as advance:
+    with _open_writer(destination) as write, advancing(None, options.get("progress")) as advance:
         for columns, labels in read(source, rows, None if keep_inputs else kinds):
             cells = {
                 name: _cells(values, None if kinds is None else kinds[name])
@@ -88,7 +88,7 @@ def predict_file(
             try:
                 answer = yield from service.predict(cells, model, version, asked)
             except InvalidInput as error:
-                raise _located(error, source, done, labels) from error
+                raise _locate_rows(error, source, done, labels) from error
             scored = _output_columns(answer, levels)
             if keep_inputs:
                 if clash := sorted(columns.keys() & scored.keys()):
@@ -133,7 +133,7 @@ def _cell(text: str, kind: str | None) -> Any:
     return float(text) if kind == "numeric" and _NUMBER.fullmatch(text) else text
 
 
-def _located(error: InvalidInput, source: Path, first: int, labels: Sequence[str]) -> InvalidInput:
+def _locate_rows(error: InvalidInput, source: Path, first: int, labels: Sequence[str]) -> InvalidInput:
     """Return the same error with rows of the file instead of rows of the chunk."""
     problems = []
     for problem in error.problems:
@@ -223,7 +223,7 @@ def _pyarrow(path: Path) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _written(destination: Path) -> Iterator[Writer]:
+def _open_writer(destination: Path) -> Iterator[Writer]:
     """Return a writer of the destination, which is there when the block has ended without an error."""
     temporary = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.tmp")
     try:

@@ -12,7 +12,7 @@ from murho_client._errors import InvalidInput, Problem
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Feature", "Model", "ModelSummary", "fitted", "record"]
+__all__ = ["Feature", "Model", "ModelSummary", "prepare_batch", "record"]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _facts(described: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def fitted(batch: Batch, model: Model | None) -> Batch:
+def prepare_batch(batch: Batch, model: Model | None) -> Batch:
     """Return the rows without the target's column, with names, and with truth values where features have them.
 
     Without a description of the model they stay as they are. Whether they have the features of the model, with cells of
@@ -147,7 +147,7 @@ def record(batch: Batch, model: Model | None) -> dict[str, Any]:
     Raises:
         InvalidInput: There are other rows, or cells without names.
     """
-    sent = fitted(batch, model)
+    sent = prepare_batch(batch, model)
     if sent.names is None or sent.rows != 1:
         raise InvalidInput([Problem("Give one row, as a dict with a value for each feature.", feature="row")])
     return {name: cells[0] for name, cells in dict(sent.inputs()).items()}

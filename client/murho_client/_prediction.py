@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from murho_client._display import fixed, html_table, number, pictures, short, text_table
+from murho_client._display import fixed_format, html_table, number, pictures, short, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -392,7 +392,7 @@ class Prediction:
         in_unit: Callable[[float], str]
         in_unit = share = "{:.3f}".format
         if self.classes is None:
-            in_unit = fixed(shown.mean, np.abs(shown.mean) / 100 if shown.std is None else shown.std)
+            in_unit = fixed_format(shown.mean, np.abs(shown.mean) / 100 if shown.std is None else shown.std)
         elif len(self.classes) > MAX_CLASSES:
             likeliest = {"prediction": columns["prediction"], "probability": shown._arrays["probabilities"].max(axis=1)}
             after = {name: columns[name] for name in (*ENTROPIES, "prediction_set") if name in columns}

@@ -102,7 +102,7 @@ class Response:
         begin = " ".join(self.body[: 2 * SHOWN].decode("utf-8", "replace").split())[:SHOWN]
         return f"{self.address} answered {self.status} ({kind[:SHOWN]}): {begin or 'nothing'}"
 
-    def checked(self, batch: Batch | None = None, start: int = 0) -> Response:
+    def check(self, batch: Batch | None = None, start: int = 0) -> Response:
         """Return the response itself, if it is no error.
 
         Args:
@@ -142,7 +142,7 @@ class Response:
 
 def read_ready(response: Response) -> bool:
     """Whether the service is ready, from its response to `GET /readyz`."""
-    return response.status != 503 and response.checked().json().get("status") == "ready"
+    return response.status != 503 and response.check().json().get("status") == "ready"
 
 
 def read_answer(response: Response, batch: Batch, start: int) -> tuple[dict[str, Any], str | None]:
@@ -150,14 +150,14 @@ def read_answer(response: Response, batch: Batch, start: int) -> tuple[dict[str,
 
     Args:
         response: The response.
-        batch: See `Response.checked`.
-        start: See `Response.checked`.
+        batch: See `Response.check`.
+        start: See `Response.check`.
 
     Raises:
         UnexpectedAnswer: The answer isn't one for these rows.
-        MurhoClientError: See `Response.checked`.
+        MurhoClientError: See `Response.check`.
     """
-    answer = response.checked(batch, start).json()
+    answer = response.check(batch, start).json()
     rows = answer.get("mean", answer.get("prediction"))
     if not isinstance(rows, list) or len(rows) != batch.rows:
         count = len(rows) if isinstance(rows, list) else "no"

@@ -34,7 +34,7 @@ from murho_client._errors import (
     UnknownModel,
     Unreachable,
 )
-from murho_client._model import Model, ModelSummary, fitted, record
+from murho_client._model import Model, ModelSummary, prepare_batch, record
 from murho_client._prediction import Prediction
 from murho_client._responses import Response, read_answer, read_ready
 from murho_client._transport import LIMITS, Deadline, Dialogue, Options, Settings, Together, ask
@@ -144,7 +144,7 @@ class Service:
         if document is not None:
             content = _to_json(document)
             sent = {"Content-Type": "application/json", **sent}
-        return ask(self.settings, method, path, Response.checked, body=content, headers=sent)
+        return ask(self.settings, method, path, Response.check, body=content, headers=sent)
 
     def ready(self) -> Dialogue[bool]:
         """Whether the service is ready."""
@@ -203,7 +203,7 @@ class Service:
             model = yield from self.find(name, version, within, fresh=True)
         while True:
             rows = rows_of_request(chosen, model, batch, most)
-            sent = fitted(batch, model)
+            sent = prepare_batch(batch, model)
             if model is not None and batch.rows > rows:  # all requests go to one version, whatever comes meanwhile
                 path = _path(model.name, model.version)
             try:
@@ -271,7 +271,7 @@ class Service:
         path = _path(name, version)
         if model is not None and batch.rows > ROWS_PER_EXPLANATION:
             path = _path(model.name, model.version)
-        sent = fitted(batch, model)
+        sent = prepare_batch(batch, model)
         answers, _ = yield from self._answers(sent, path, chosen, ROWS_PER_EXPLANATION, options, within)
         return _understood(lambda: Explanation.of(answers))
 
@@ -329,14 +329,14 @@ class Service:
         """Return what `read` makes of the JSON answer to a JSON document."""
 
         def understood(response: Response) -> Result:
-            answer = response.checked().json()
+            answer = response.check().json()
             return _understood(lambda: read(answer))
 
         sent = {"Content-Type": "application/json", **(headers or {})}
         return ask(self.settings, "POST", path, understood, body=_to_json(document), headers=sent, within=within)
 
     def _json(self, method: str, path: str, within: Deadline | None = None) -> Dialogue[dict[str, Any]]:
-        return ask(self.settings, method, path, lambda response: response.checked().json(), within=within)
+        return ask(self.settings, method, path, lambda response: response.check().json(), within=within)
 
 
 def rows_of_request(options: Mapping[str, Any], model: Model | None, batch: Batch, most: int) -> int:

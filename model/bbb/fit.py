@@ -169,7 +169,7 @@ def fit(
         for number in range(1, options.epochs + 1):
             of_steps = [schedule.step(share) for share in shares]
             # A minibatch at a time: all rows, once for each member, would take M times the memory of the table.
-            nll = steps.take(seen.shuffled(order).tensor_split(minibatches, dim=1), of_steps, number) / minibatches
+            nll = steps.take(seen.shuffle(order).tensor_split(minibatches, dim=1), of_steps, number) / minibatches
             work += work_of_epoch
             spent = time.monotonic() - began if options.budget_by_clock else work
             schedule.keep_within_budget(spent)

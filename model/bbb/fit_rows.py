@@ -127,7 +127,7 @@ class SeenRows:
             return None
         return self.longest / torch.tensor(self.counts, dtype=torch.float32, device=self.rows.device).clamp_min(1.0)
 
-    def shuffled(self, generator: torch.Generator) -> Tensor:
+    def shuffle(self, generator: torch.Generator) -> Tensor:
         """Numbers of the rows in a random order, ``[M, n]`` or ``[1, N]``.
 
         Args:
@@ -183,7 +183,7 @@ A single cell with a misplaced decimal point may lie thousands of standard devia
 would decide when to stop and which observation model to keep."""
 
 
-def judged(
+def judge_rows(
     network: BayesianNetwork,
     rows: Rows,
     of_outputs: Callable[[Tensor, Tensor], Sequence[Tensor]],
@@ -252,7 +252,7 @@ def mixture_nll(
         of_draws = likelihood.log_density(outputs, targets.repeat(1, draws)).double().unflatten(1, (draws, -1))
         return [torch.logsumexp(of_draws, dim=1) - math.log(draws)]
 
-    (single,) = judged(network, rows, log_densities, draws=draws, seed=seed, size=2048, forward=forward)
+    (single,) = judge_rows(network, rows, log_densities, draws=draws, seed=seed, size=2048, forward=forward)
     mixture = torch.logsumexp(single, dim=0) - math.log(len(single))
     alone = -float(rows.mean(single.clamp_min(LEAST_LOG_DENSITY)).mean())
     together = -float(rows.mean(mixture.clamp_min(LEAST_LOG_DENSITY)))

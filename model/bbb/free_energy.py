@@ -154,14 +154,14 @@ class GradientStep:
         # A single transfer from the device, for both checks: is all finite, and is there a gradient to clip?
         loss, largest = torch.stack((energy.loss, norms.amax())).tolist()
         if not math.isfinite(loss + largest):
-            quantities = {"the targets": targets, "the inputs": rows, **self._computed(energy)}
+            quantities = {"the targets": targets, "the inputs": rows, **self._loss_parts(energy)}
             require_finite(self.network, self.likelihood, epoch, quantities)
         if largest > GRADIENT_NORM:
             factor = (GRADIENT_NORM / norms).clamp_(max=1.0).unsqueeze(1)
             for gradient in gradients:
                 gradient.mul_(factor)
 
-    def _computed(self, energy: FreeEnergy) -> dict[str, Tensor]:
+    def _loss_parts(self, energy: FreeEnergy) -> dict[str, Tensor]:
         """Parts of the loss and gradients, as computed: NaN and infinity spread from the last layer to the first."""
         computed = {"the log likelihood": energy.negative_log_likelihood, "the KL": energy.kl}
         for name, parameter in self.likelihood.named_parameters():
@@ -169,7 +169,7 @@ class GradientStep:
         mu, rho = self.network.mu.grad, self.network.rho.grad
         if mu is not None and rho is not None:
             computed |= {
-                f"the gradient of {name}": part for name, part in reversed(self.network.named(mu, rho).items())
+                f"the gradient of {name}": part for name, part in reversed(self.network.name_views(mu, rho).items())
             }
         return computed
 

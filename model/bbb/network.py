@@ -259,14 +259,14 @@ class BayesianNetwork(nn.Module):
             )
         return hidden
 
-    def named(self, mu: Tensor, rho: Tensor) -> dict[str, Tensor]:
+    def name_views(self, mu: Tensor, rho: Tensor) -> dict[str, Tensor]:
         """Return views of two tensors ``[M, P]`` by the names of `Architecture.shapes`."""
         pairs = zip(self.parts(mu), self.parts(rho), strict=True)
         return dict(zip(self.architecture.shapes(), chain.from_iterable(pairs), strict=True))
 
     def named_tensors(self) -> dict[str, Tensor]:
         """Return every mu and rho by its name in a checkpoint (`Architecture.shapes`): detached views."""
-        return self.named(self.mu.detach(), self.rho.detach())
+        return self.name_views(self.mu.detach(), self.rho.detach())
 
     def parts(self, flat: Tensor) -> list[Tensor]:
         """Split ``[M, P]``, any M, into views: ``[M, inputs, outputs]`` per weight, ``[M, 1, outputs]`` per bias."""

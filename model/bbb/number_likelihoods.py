@@ -334,7 +334,7 @@ class NegativeBinomial(NumericLikelihood):
 
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Log probability of the counts, ``[M, B]``; see `Likelihood.log_density`."""
-        counts = _unstandardised(targets, self.standardisation).round_().clamp_min_(0.0)
+        counts = _unstandardise(targets, self.standardisation).round_().clamp_min_(0.0)
         means, dispersion = self._moments(self.parts(outputs.double()), self.standardisation)
         return log_mass(counts, means[..., 0], dispersion[..., 0]).to(outputs)
 
@@ -366,7 +366,7 @@ class NegativeBinomial(NumericLikelihood):
         return means.clamp_min(torch.finfo(torch.float32).tiny), LEAST_DISPERSION + functional.softplus(raw)
 
 
-def _unstandardised(targets: Tensor, standardisation: Standardisation) -> Tensor:
+def _unstandardise(targets: Tensor, standardisation: Standardisation) -> Tensor:
     values = targets.double() * standardisation.scale + standardisation.location
     return standardisation.transform.inverse(values)
 
@@ -436,8 +436,8 @@ class CountPredictive(Predictive):
         share = (levels - least) / (most - least).clamp_min(torch.finfo(below.dtype).tiny)
         return torch.lerp(start, stop, share.clamp_(0.0, 1.0))
 
-    def reported(self, quantiles: Tensor) -> Tensor:
-        """See `Predictive.reported`: the least count with at least this probability up to it."""
+    def report_quantiles(self, quantiles: Tensor) -> Tensor:
+        """See `Predictive.report_quantiles`: the least count with at least this probability up to it."""
         return torch.ceil(quantiles - ROUNDING).clamp_min_(0.0) + 0.0  # no -0
 
     def third_moment(self) -> Tensor:

@@ -89,7 +89,7 @@ class Adaptation(Stored):
         """The same outcomes, learned from by a method from now on."""
         return self if method == self.method else replace(self, method=method)
 
-    def learned(self, pits: Doubles, then: Adaptation | None, kept: Doubles | None = None) -> Adaptation:
+    def update(self, pits: Doubles, then: Adaptation | None, kept: Doubles | None = None) -> Adaptation:
         """Take in outcomes of answers that were given with the same state.
 
         Args:
@@ -103,9 +103,9 @@ class Adaptation(Stored):
         tails = self.tails
         if then is not None and (moved := then.moved) is not None:
             if kept is not None:
-                reached = moved.calibrated(torch.from_numpy(kept))
+                reached = moved.calibrate(torch.from_numpy(kept))
                 moved = ConformalMap(tuple(kept.tolist()), tuple(reached.tolist()), moved.rows)
-            scores = moved.calibrated(scores).clamp(-FURTHEST, FURTHEST)
+            scores = moved.calibrate(scores).clamp(-FURTHEST, FURTHEST)
             # One by one: how outcomes are told, alone or many at a time, changes nothing.
             for late, pit in enumerate(pits.tolist(), start=self.outcomes - then.outcomes):
                 rate = min(RATE, DELAYED / max(1, late))

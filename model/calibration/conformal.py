@@ -127,7 +127,7 @@ class ConformalMap(Stored):
             np.concatenate([[observed[0] - FAR * slopes[0]], observed, [observed[-1] + FAR * slopes[1]]]),
         )
 
-    def calibrated(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+    def calibrate(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
         """Scores in the raw predictive that calibrated bands reach to, in the shape of the nominal scores.
 
         Args:
@@ -154,8 +154,8 @@ class ConformalMap(Stored):
         """``rows`` scores that stand for the held-out ones: the map of these is this map."""
         levels = np.arange(1, self.rows + 1) / (self.rows + 1)
         if not self.is_symmetric:
-            return self.calibrated(torch.from_numpy(ndtri(levels))).numpy()
-        sizes = self.calibrated(torch.from_numpy(ndtri(0.5 + 0.5 * levels))).numpy()
+            return self.calibrate(torch.from_numpy(ndtri(levels))).numpy()
+        sizes = self.calibrate(torch.from_numpy(ndtri(0.5 + 0.5 * levels))).numpy()
         sizes[::2] *= -1.0
         return sizes
 
@@ -172,10 +172,10 @@ class AdaptedMap:
     moved: ConformalMap
     base: ConformalMap | None
 
-    def calibrated(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
-        """Scores in the raw predictive, see `ConformalMap.calibrated`; rows that may only widen move all the same."""
-        moved = self.moved.calibrated(scores)
-        return moved if self.base is None else self.base.calibrated(moved, widening)
+    def calibrate(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+        """Scores in the raw predictive, see `ConformalMap.calibrate`; rows that may only widen move all the same."""
+        moved = self.moved.calibrate(scores)
+        return moved if self.base is None else self.base.calibrate(moved, widening)
 
     def nominal_of(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
         """The inverse of `calibrated`."""
@@ -307,9 +307,9 @@ class CalibratedSpread:
         weights = np.exp(-0.5 * nominal**2)
         weights /= weights.sum()
         scores = torch.from_numpy(nominal)
-        reached = [nominal, *(calibration.calibrated(scores, widening).numpy() for widening in (False, True))]
+        reached = [nominal, *(calibration.calibrate(scores, widening).numpy() for widening in (False, True))]
         before = calibration.base if isinstance(calibration, AdaptedMap) else calibration
-        unmoved = [scores.numpy() if before is None else before.calibrated(scores, w).numpy() for w in (False, True)]
+        unmoved = [scores.numpy() if before is None else before.calibrate(scores, w).numpy() for w in (False, True)]
         furthest = max(float(np.abs(each).max()) for each in (*reached, *unmoved))
         means, forms = [], []
         for each in (*reached, *unmoved):
@@ -338,7 +338,7 @@ class CalibratedSpread:
             ratio = np.sqrt(np.where(widening, beyond, inside) / raw)
         return np.where((ratio > 0.0) & (ratio < np.inf), ratio, 1.0)
 
-    def moved(self, mean: Doubles, quantiles: Doubles, widening: NDArray[np.bool_]) -> Doubles:
+    def shift_mean(self, mean: Doubles, quantiles: Doubles, widening: NDArray[np.bool_]) -> Doubles:
         """The mean of each row, ``[B]``, as outcomes move it.
 
         Args:

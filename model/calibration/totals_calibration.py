@@ -101,7 +101,7 @@ class HeldOutTotals:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[HeldOutTotals]) -> Self:
+    def join(cls, parts: Sequence[HeldOutTotals]) -> Self:
         """All blocks of several."""
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 

@@ -177,7 +177,7 @@ LARGEST_SHARE = 0.25
 """Of the memory, for tensors: they are there as a file, as numbers, as mu and sigma of draws, and as draws."""
 
 
-def sealed(facts: Mapping[str, Any]) -> bytes:
+def seal(facts: Mapping[str, Any]) -> bytes:
     """The content of ``model.json``, indented, with its seal as the last field.
 
     Args:
@@ -273,7 +273,7 @@ def read_version(read: Read, address: str, name: str, version: str) -> StoredChe
     path, shapes = f"{address}/{TENSORS_FILE}", spec.tensor_shapes()
     size = _bytes_of(shapes, path)
     content = read(TENSORS_FILE, size + HEADER_BYTES * (len(shapes) + 1), size)
-    tensors = _checked_tensors(content, path, sha256, shapes)
+    tensors = _read_tensors(content, path, sha256, shapes)
     return StoredCheckpoint(address, name, version, spec, tensors, facts.get("proof"))
 
 
@@ -312,7 +312,7 @@ def read_facts(content: bytes, path: str) -> dict[str, Any]:
     return facts
 
 
-def _checked_tensors(
+def _read_tensors(
     content: bytes, path: str, sha256: object, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Tensor]:
     """The tensors of a file.
@@ -443,7 +443,7 @@ def write_checkpoint(
         temporary = Path(tempfile.mkdtemp(prefix=WRITING, dir=home))
         temporary.chmod(0o755)
         write_durably(temporary / TENSORS_FILE, content)
-        write_durably(temporary / FACTS_FILE, sealed(complete))
+        write_durably(temporary / FACTS_FILE, seal(complete))
         _write_extras(temporary, extras or {})
         sync_directory(temporary)
         goal = _rename_to_next_version(temporary, home)

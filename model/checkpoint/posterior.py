@@ -193,7 +193,7 @@ class Posterior(Generic[Answer]):
         answers = {name: getattr(drawn, name) for name in (first, *others)} | {"without_draws": getattr(means, first)}
         return {name: np.ascontiguousarray(answer, dtype=np.float64) for name, answer in answers.items()}
 
-    def described(self, spec: ModelSpec) -> Self:
+    def with_spec(self, spec: ModelSpec) -> Self:
         """The same posterior with another calibration and other facts; engine and draws are shared.
 
         Args:
@@ -313,7 +313,7 @@ class Posterior(Generic[Answer]):
                     tile, chosen = encoded, numbers
                     if len(numbers) > per_tile:
                         tile, chosen = encoded[start : start + per_tile], numbers[start : start + per_tile]
-                    drawn = self._drawn(tile, samples, seed, calibrated=calibrated)
+                    drawn = self._draw_rows(tile, samples, seed, calibrated=calibrated)
                     if len(kinds) == 1:
                         parts[0].append((chosen, self._prediction(drawn, tile, questions[0].options, seed)))
                         continue
@@ -337,7 +337,9 @@ class Posterior(Generic[Answer]):
             answers.append(rows_of(whole[kind], slice(first, last)))
         return answers
 
-    def drawn(self, encoded: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
+    def draw_rows(
+        self, encoded: Encoded, samples: int, seed: int, *, members: Sequence[int] | None = None
+    ) -> DrawnRows:
         """Rows under draws, for evaluation and calibration; their outputs are PyTorch's, whatever the engine.
 
         Args:
@@ -351,13 +353,15 @@ class Posterior(Generic[Answer]):
             draws = self.draws.first(-(-samples // len(members)) * self.architecture.members, seed)
             chosen = torch.isin(draws.members, torch.tensor(members, device=self.device)).nonzero().squeeze(1)
             parts = [draws.some(chosen[:samples])]
-        return replace(self._network.drawn(self._reference, parts, encoded), engine=self.engine)
+        return replace(self._network.draw_rows(self._reference, parts, encoded), engine=self.engine)
 
-    def _drawn(self, encoded: Encoded, samples: int, seed: int, *, calibrated: bool) -> DrawnRows:
+    def _draw_rows(self, encoded: Encoded, samples: int, seed: int, *, calibrated: bool) -> DrawnRows:
         """Rows under S draws, or the mu-only networks."""
         if samples:
-            return self._network.drawn(self.engine, self.draws.parts(samples, seed), encoded, calibrated=calibrated)
-        return self._network.drawn(self._reference, [self.draws.means], encoded, mu_only=True)  # PyTorch's, to the bit
+            return self._network.draw_rows(self.engine, self.draws.parts(samples, seed), encoded, calibrated=calibrated)
+        return self._network.draw_rows(
+            self._reference, [self.draws.means], encoded, mu_only=True
+        )  # PyTorch's, to the bit
 
     def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> Answer:
         """The answer for rows of a tile."""
@@ -374,7 +378,7 @@ class Posterior(Generic[Answer]):
         if options.noise_moments:
             functions = prediction.draws
             if encoded.inputs.ndim == 3:
-                functions = self._averaged_over_copies(encoded, options.samples, seed, prediction)
+                functions = self._average_over_copies(encoded, options.samples, seed, prediction)
             prediction = replace(prediction, functions=functions)
         if options.mc_error and options.samples > 1:
             # Batch means: blocks of draws are independent, each with the coupling of all. Parts of one block are not,
@@ -389,12 +393,12 @@ class Posterior(Generic[Answer]):
             prediction = replace(prediction, mc_error=errors)
         return cast("Answer", prediction)  # plans are of the target's kind
 
-    def _averaged_over_copies(self, encoded: Encoded, samples: int, seed: int, prediction: AnyPrediction) -> Doubles:
+    def _average_over_copies(self, encoded: Encoded, samples: int, seed: int, prediction: AnyPrediction) -> Doubles:
         """`Predicted.functions` of rows with imputed cells, whose prediction is known: each draw uses all copies."""
         total: Tensor | float = 0.0
         for inputs, out_of_range in zip(encoded.inputs, encoded.out_of_range, strict=True):
             copy_of_rows = replace(encoded, inputs=inputs, out_of_range=out_of_range)
-            drawn = self._drawn(copy_of_rows, samples, seed, calibrated=False)
+            drawn = self._draw_rows(copy_of_rows, samples, seed, calibrated=False)
             predictive = drawn.predictive(widened=False)
             total = total + (predictive.draws if isinstance(predictive, ClassPredictive) else predictive.means)
         mean = torch.as_tensor(total) / len(encoded.inputs)

@@ -193,7 +193,7 @@ class ModelSpec(Stored):
         noise = noise_tensors(self.likelihood.make(self.architecture.members))
         return self.architecture.shapes() | {name: tuple(tensor.shape) for name, tensor in noise.items()}
 
-    def made_now(self, **changes: Any) -> Self:
+    def stamp(self, **changes: Any) -> Self:
         """Copy with changes, and with the present time and version of Murho.
 
         Args:

@@ -90,7 +90,7 @@ def directory_at(place: Path | str) -> Path:
     return chosen
 
 
-def shown_place(place: Path | str) -> str:
+def describe_place(place: Path | str) -> str:
     """A place for messages: the absolute path, because a relative one is ambiguous in a container's log; or the URL."""
     return place if isinstance(place, str) else str(place.absolute())
 
@@ -215,7 +215,7 @@ class DirectoryStore(CheckpointStore):
         """
         found, there = list_checkpoints(self.root), self.root.exists()
         if self._was_there and not there:
-            raise CheckpointError(f"{shown_place(self.root)} is gone")
+            raise CheckpointError(f"{describe_place(self.root)} is gone")
         self._was_there = there
         return found
 
@@ -239,7 +239,7 @@ class DirectoryStore(CheckpointStore):
 
     def address(self, reference: CheckpointReference) -> str:
         """The path of a version."""
-        return shown_place(reference.path)
+        return describe_place(reference.path)
 
     def read(self, reference: CheckpointReference, file: str, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
         """Read a file of a version."""

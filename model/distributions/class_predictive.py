@@ -107,7 +107,7 @@ class ClassPredictive:
         """Mean over draws of their entropies, nats, ``[B]``."""
         return entropy(self.draws, dim=1).mean(dim=0)
 
-    def pooled(self) -> Tensor:
+    def pool(self) -> Tensor:
         """The mean over draws, with the least weight of the shares, ``[B, C]``."""
         return torch.lerp(self.means, self.shares, self.least)
 

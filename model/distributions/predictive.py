@@ -146,7 +146,7 @@ class Predictive:
         """``y`` with ``F(y) = Phi(score)``, ``[B, K]`` for normal scores ``[K]``, clipped to the limits."""
         return self.limits.clip(self.transform.inverse(self.mixture.quantiles(scores)))
 
-    def reported(self, quantiles: Tensor) -> Tensor:
+    def report_quantiles(self, quantiles: Tensor) -> Tensor:
         """Percentiles as answers give them, of quantiles of any shape: the same, but for counts."""
         return quantiles
 

@@ -157,15 +157,15 @@ def sample_correlation(scores: Doubles) -> Doubles:
     """
     present = (~np.isnan(scores)).astype(np.float64)
     filled = np.nan_to_num(scores)
-    correlation = _scaled(filled.T @ filled / np.maximum(present.T @ present, 1.0))
+    correlation = _scale(filled.T @ filled / np.maximum(present.T @ present, 1.0))
     if present.all():
         return correlation
     # Means over different rows may not fit together: negative variances.
     variances, vectors = np.linalg.eigh(correlation)
-    return _scaled((vectors * np.maximum(variances, 0.0)) @ vectors.T)
+    return _scale((vectors * np.maximum(variances, 0.0)) @ vectors.T)
 
 
-def _scaled(products: Doubles) -> Doubles:
+def _scale(products: Doubles) -> Doubles:
     """Return mean products ``[Q, Q]`` scaled to 1 on the diagonal."""
     variances = np.diagonal(products)
     scale = 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0))

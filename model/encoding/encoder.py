@@ -41,7 +41,7 @@ from murho.model.encoding.feature_encodings import (
     Standard,
     Unread,
 )
-from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
+from murho.model.encoding.imputation import IMPUTATIONS, impute_columns
 from murho.model.encoding.outliers import COMBINATION, Distances, unfamiliar_values
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError
@@ -429,7 +429,7 @@ class Encoder(Stored):
             cells = {feature.name: columns[feature.name][tile] for feature in self.schema.features}
             found.append(self._encode(cells, encoded[tile]))
         kept = [distances for distances in found if distances is not None]
-        return replace(encoded, distances=Distances.joined(kept) if kept else None)
+        return replace(encoded, distances=Distances.join(kept) if kept else None)
 
     def _encode(self, cells: Columns, tile: Encoded) -> Distances | None:
         """Write the encoding of a tile's rows into the tile; return the distances of those to tell of, if any."""
@@ -487,7 +487,7 @@ class Encoder(Stored):
         """
         if self.distribution is None:
             raise AssertionError("without a distribution no feature accepts missing cells")
-        every = self.encode(imputed_columns(self.distribution, self.schema, columns))
+        every = self.encode(impute_columns(self.distribution, self.schema, columns))
         shape = IMPUTATIONS, len(every) // IMPUTATIONS
         of_copies = every.outlier.reshape(shape), every.extrapolation.reshape(shape)
         outlier, extrapolation = (np.logical_and.reduce(each) for each in of_copies)

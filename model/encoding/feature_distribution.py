@@ -242,7 +242,7 @@ class FeatureDistribution(Stored):
             place += len(levels)
         return scores
 
-    def completed(self, scores: Doubles) -> Doubles:
+    def complete(self, scores: Doubles) -> Doubles:
         """Return scores ``[B, Q]`` with the conditional mean, given the others of the row, in the place of NaN.
 
         With these the distance of a row is that of its known cells alone.

@@ -29,7 +29,7 @@ DOUBT = 0.02
 """Weight of the shares of the training rows in the probabilities of levels."""
 
 
-def imputed_columns(
+def impute_columns(
     distribution: FeatureDistribution, schema: Schema, columns: Columns, wanted: Sequence[str] | None = None
 ) -> dict[str, Array]:
     """Return R completed copies of rows.
@@ -56,12 +56,12 @@ def imputed_columns(
         for start in range(0, len(every), at_once):
             rows = every[start : start + at_once]
             missing = {name: of[rows] for name, of in gone.items() if of[rows].any()}
-            for name, values in _filled(distribution, missing, scores[rows], places).items():
+            for name, values in _fill(distribution, missing, scores[rows], places).items():
                 copies[name][:, rows[missing[name]]] = values.T
     return {name: copy.reshape(-1) for name, copy in copies.items()}
 
 
-def _filled(
+def _fill(
     distribution: FeatureDistribution,
     missing: Mapping[str, Bools],
     scores: Doubles,

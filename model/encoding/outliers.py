@@ -59,7 +59,7 @@ class Distances:
         landmarks = distribution.landmarks
 
         def measured(scores: Doubles, values: Doubles) -> Doubles:
-            combined = distribution.mahalanobis(distribution.completed(scores))
+            combined = distribution.mahalanobis(distribution.complete(scores))
             near = np.zeros(len(values)) if landmarks is None else landmarks.distances(values)
             return np.array([combined, near])
 
@@ -81,7 +81,7 @@ class Distances:
         return cls(distribution, numbers, scores, excess, within, whole)
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
+    def join(cls, parts: Sequence[Self]) -> Self:
         """The distances of the rows of all parts, one part's after the other's."""
         numbers, scores = (np.concatenate([getattr(part, name) for part in parts]) for name in ("numbers", "scores"))
         others = (np.hstack([getattr(part, name) for part in parts]) for name in ("excess", "within", "whole"))
@@ -135,7 +135,7 @@ class Distances:
         """
         precision, count = self.distribution.precision, len(self.distribution.numbers)
         owners = np.array(self.distribution.owners, dtype=object)
-        scores = self.distribution.completed(self.scores[rows])
+        scores = self.distribution.complete(self.scores[rows])
         for at, place in _largest(np.square(scores @ precision[:, :count]) / np.diagonal(precision)[:count]):
             pulls = np.where(owners == owners[place], -1.0, np.abs(precision[place] * scores[at]))
             partner = owners[pulls.argmax()]

@@ -67,7 +67,7 @@ class Whitening(Stored):
         rows = count_rows(columns)
         if len(scales) < 2 or rows < ROWS_A_NUMBER * len(scales):
             return None
-        numbers = _standardised(scales, columns)
+        numbers = _standardise(scales, columns)
         variances, vectors = np.linalg.eigh(numbers.T @ numbers / rows)
         hidden = (variances < HIDDEN_VARIANCE) & (variances > LEAST_VARIANCE * variances[-1])
         if not hidden.any():
@@ -92,8 +92,8 @@ class Whitening(Stored):
     def training_range(self) -> Doubles:
         """Return the smallest and largest values of both outputs of `apply` over the training rows, ``[2, 2, K]``."""
         ends = np.stack([self.minima, self.maxima])
-        clipped = self._clipped(ends)
-        return np.stack([clipped, _shortened(ends - clipped)])
+        clipped = self._clip(ends)
+        return np.stack([clipped, _shorten(ends - clipped)])
 
     def apply(self, columns: Columns) -> tuple[Doubles, Doubles]:
         """Whiten rows, each independently of the others.
@@ -106,21 +106,21 @@ class Whitening(Stored):
             `model.encoding.feature_encodings.FURTHEST` standard deviations, ``[B, K]``; and ``log(1 + d)`` of their
             distances d beyond, with signs, ``[B, K]``: a small move of one number is a long way along such a direction.
         """
-        directions = _directions(_standardised(self.scales, columns), self.axes)
-        clipped = self._clipped(directions)
-        return clipped, _shortened(directions - clipped)
+        directions = _directions(_standardise(self.scales, columns), self.axes)
+        clipped = self._clip(directions)
+        return clipped, _shorten(directions - clipped)
 
-    def _clipped(self, directions: Doubles) -> Doubles:
+    def _clip(self, directions: Doubles) -> Doubles:
         """Return the directions clipped to their range."""
         return np.clip(directions, np.maximum(self.minima, -FURTHEST), np.minimum(self.maxima, FURTHEST))
 
 
-def _shortened(distances: Doubles) -> Doubles:
+def _shorten(distances: Doubles) -> Doubles:
     """Return ``log(1 + d)`` of the sizes of distances of any shape, with their signs."""
     return np.copysign(np.log1p(np.abs(distances)), distances)
 
 
-def _standardised(scales: Mapping[str, Scale], columns: Columns) -> Doubles:
+def _standardise(scales: Mapping[str, Scale], columns: Columns) -> Doubles:
     """Return the standardised numbers, ``[B, F]``; 0 for a missing cell."""
     numbers = np.stack([scale.apply(columns[name]) for name, scale in scales.items()], axis=1)
     return np.clip(np.nan_to_num(numbers), -LARGEST, LARGEST)

@@ -192,7 +192,7 @@ def counterfactuals(
     for depth in range(len(free)):
         if depth >= DEPTH and len(found.diverse(1)):
             break
-        step = found.changed(free, distribution, FURTHER_VALUES if depth else FIRST_VALUES)
+        step = found.change_cells(free, distribution, FURTHER_VALUES if depth else FIRST_VALUES)
         rows = min(count_rows(step), MOST_ROWS // 2 - asked)
         if rows <= 0:
             break
@@ -243,7 +243,7 @@ class _Found:
         self.lacks = np.append(self.lacks, lacks)
         return bool((lacks == 0.0).any())
 
-    def changed(
+    def change_cells(
         self, free: Sequence[Feature], distribution: FeatureDistribution | None, values: int
     ) -> dict[str, Array]:
         """The most promising rows, each with one more changed cell, ``[n]``."""
@@ -260,7 +260,7 @@ class _Found:
             tried = _values(feature, distribution, values)
             block = {name: column[rows].repeat(len(tried)) for name, column in self.columns.items()}
             blocks.append(block | {feature.name: np.tile(tried, len(rows))})
-        return self._stacked(blocks)
+        return self._stack(blocks)
 
     def nearer(self, turn: int) -> dict[str, Array]:
         """The nearest rows that reach the goal, each with one number, or all of them, moved back; ``[n]``."""
@@ -279,9 +279,9 @@ class _Found:
                     moved = block[name] + shares * (ends[1] - block[name])
                     block[name] = np.round(moved) if (ends == np.round(ends)).all() else moved
                 blocks.append(block)
-        return self._stacked(blocks)
+        return self._stack(blocks)
 
-    def _stacked(self, blocks: Sequence[Columns]) -> dict[str, Array]:
+    def _stack(self, blocks: Sequence[Columns]) -> dict[str, Array]:
         """The rows of all blocks."""
         return {
             name: np.concatenate([column[:0], *(block[name] for block in blocks)])

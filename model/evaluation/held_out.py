@@ -223,7 +223,7 @@ def _raw_classes(drawn: DrawnRows, targets: Doubles) -> Raw:
     predictive = cast("ClassPredictive", drawn.predictive())
     return {
         "labels": targets.astype(np.int64),
-        "probabilities": numbers_of(predictive.pooled()),
+        "probabilities": numbers_of(predictive.pool()),
         "epistemic_share": numbers_of(predictive.epistemic_share()),
         "outside": numbers_of(drawn.widening),
     }

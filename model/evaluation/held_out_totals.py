@@ -76,7 +76,7 @@ def calibrate_totals(
         """What rows add to totals under draws of some members, and the member of each draw."""
         samples = DRAWS_PER_MEMBER * len(members)
         options = PredictOptions(samples=samples, percentiles=(), draws=True, noise_moments=True)
-        drawn = posterior.drawn(encoded[rows], samples, posterior.seed, members=members)
+        drawn = posterior.draw_rows(encoded[rows], samples, posterior.seed, members=members)
         plan = posterior.target.plan(options, calibration, drawn.outputs.device)
         facts = {"samples": samples, "seed": posterior.seed, "calibrated": calibration is not None}
         answer = plan.prediction(drawn.answer(plan), extrapolation=encoded.extrapolation[rows], **facts)
@@ -107,13 +107,13 @@ def calibrate_totals(
         of_units = None if units is None else np.unique(units[rows], return_inverse=True)[1]
         for weight, index in blocks_of(rows, moments, of_units):
             n = int(index.max()) + 1
-            (values, _), (_, own, noise, _, noise_sum, imputed) = moments.added(index, np.ones(len(rows)), n)
-            totals = np.stack([_summed(index, of_member) for of_member in of_members])
+            (values, _), (_, own, noise, _, noise_sum, imputed) = moments.add_up(index, np.ones(len(rows)), n)
+            totals = np.stack([_sum_by(index, of_member) for of_member in of_members])
             between = totals.var(axis=0, ddof=1) if len(members) > 1 else np.zeros((n, classes))
             found.append(
                 HeldOutTotals.of(
                     rows=np.bincount(index)[:, None],
-                    error=_summed(index, errors) ** 2 - too_few * between,
+                    error=_sum_by(index, errors) ** 2 - too_few * between,
                     own=own,
                     noise=noise,
                     noise_sum=noise_sum,
@@ -133,7 +133,7 @@ def calibrate_totals(
         of_one = [group.rows for group in groups if group.members is None or 0 in group.members]
         learned = max(1, len(encoded) - sum(map(len, of_one)))  # rows of one member
         expected = determined_share(moments, indices, learned)
-    return fit_totals(HeldOutTotals.joined(found), expected, units=units is not None, in_time=in_time)
+    return fit_totals(HeldOutTotals.join(found), expected, units=units is not None, in_time=in_time)
 
 
 def determined_share(moments: RowMoments, blocks: Sequence[Places], learned: float) -> float:
@@ -160,7 +160,7 @@ def determined_share(moments: RowMoments, blocks: Sequence[Places], learned: flo
         sizes, axes = np.linalg.eigh(drawn.T @ (drawn / np.maximum(noise, LEAST)[:, None]))
         cut = axes / np.sqrt(np.maximum(sizes, 1.0))
         for index in blocks:
-            totals = _summed(index, drawn)
+            totals = _sum_by(index, drawn)
             all_of_it += np.square(totals).sum() - np.square(drawn).sum()
             kept += np.square(totals @ cut).sum() - np.square(drawn @ cut).sum()
     return float(np.clip(kept / max(all_of_it, LEAST), SHARED_LEAST, 1.0))
@@ -176,7 +176,7 @@ def _of_single_judges(groups: Sequence[HeldOut]) -> list[HeldOut]:
     return alone + [group for group in groups if group.members is None]
 
 
-def _summed(index: Places, values: Doubles) -> Doubles:
+def _sum_by(index: Places, values: Doubles) -> Doubles:
     """Sums over rows with the same index, ``[n, C]``, from ``[B, C]``."""
     return np.stack([np.bincount(index, column) for column in values.T], axis=1)
 
@@ -185,8 +185,8 @@ def _pairs(noise: Doubles, units: Places, index: Places) -> Doubles:
     """Sum over pairs of rows of one unit and block of the products of their noise std, for each block, ``[n, C]``."""
     both = index * (int(units.max()) + 1) + units
     pairs, places = np.unique(both, return_inverse=True)
-    squares = _summed(places, noise) ** 2
-    return _summed(pairs // (int(units.max()) + 1), squares) - _summed(index, noise**2)
+    squares = _sum_by(places, noise) ** 2
+    return _sum_by(pairs // (int(units.max()) + 1), squares) - _sum_by(index, noise**2)
 
 
 def _blocks(

@@ -130,7 +130,7 @@ CELLS = 2_000_000
 FEWEST_ROWS, MOST_SCREENED_ROWS = 10, 200
 
 
-def screened_features(posterior: Posterior, columns: Columns, most: int) -> list[str]:
+def screen_features(posterior: Posterior, columns: Columns, most: int) -> list[str]:
     """The features worth judging by draws: those whose shuffle among a few rows moves the mu-only networks most.
 
     Args:

@@ -25,7 +25,7 @@ class RowArrays:
     """A base of dataclasses whose arrays, also those in dicts and in other `RowArrays`, have one entry a row."""
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
+    def join(cls, parts: Sequence[Self]) -> Self:
         """All rows of several parts, in order; what is no array is that of the first part."""
         return with_arrays(np.concatenate, parts)
 

@@ -17,7 +17,7 @@ import torch
 from murho.model.arrays import Doubles, Ints, with_arrays
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.encoding.encoder import Encoded
-from murho.model.errors import OptionError, TableError, listed
+from murho.model.errors import OptionError, TableError, list_names
 from murho.model.evaluation.class_scores import JudgedClasses
 from murho.model.evaluation.judged_rows import JudgedRows, RowWeights
 from murho.model.evaluation.number_scores import JudgedNumbers
@@ -69,7 +69,7 @@ def in_passes(
     parts = []
     for start in range(0, count, most):
         rows = slice(start, min(start + most, count))
-        parts.append(made(posterior.drawn(encoded[rows], samples, posterior.seed, members=members), rows))
+        parts.append(made(posterior.draw_rows(encoded[rows], samples, posterior.seed, members=members), rows))
     return with_arrays(np.concatenate, parts)
 
 
@@ -113,7 +113,7 @@ def judge_columns(
     parts = []
     for rows, encoded in posterior.encoder.encode_pieces(columns):
         parts.append(judge_encoded(posterior, encoded, targets[rows], samples, rows))
-    judged = parts[0].joined(parts)
+    judged = parts[0].join(parts)
     return judged.of_rows(np.argsort(judged.rows))
 
 
@@ -168,7 +168,7 @@ def evaluate_table(
         found = ", ".join(f"{label!r} ({count})" for label, count in unknown.most_common(5))
         raise TableError(
             f"no row of the target column {name!r} has a class that the model knows: found {found}, it knows "
-            f"{listed(classes or ())}; give the column in the spelling of the training, or train "
+            f"{list_names(classes or ())}; give the column in the spelling of the training, or train "
             "again with these classes"
         )
     rows = np.flatnonzero(known)
@@ -179,9 +179,7 @@ def evaluate_table(
         of_chunk = targets[rows[start : start + ROWS_PER_CHUNK]]
         parts.append(judge_columns(posterior, chunk, of_chunk, samples))
         advance(len(of_chunk))
-    judged = replace(
-        parts[0].joined(parts), weights=RowWeights.of(len(rows), None if weight is None else weights[rows])
-    )
+    judged = replace(parts[0].join(parts), weights=RowWeights.of(len(rows), None if weight is None else weights[rows]))
     del parts
     report = judged.in_full(posterior.schema, columns)
     if labels is not None:

@@ -18,7 +18,7 @@ smallest and largest ones all, the others without replacement within each size. 
 groups of sampled pairs.
 
 What is asked here is asked by generators: they yield rows with options, and are sent the prediction for them. So a
-posterior can answer (`answered`), and a service too, some rows at a time among other requests.
+posterior can answer (`answer_requests`), and a service too, some rows at a time among other requests.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Why:
         return {"features": list(self.features), "baseline": self.baseline, **self.shares, **errors}
 
 
-def answered(asking: PredictionRequests[ResultT], posterior: Posterior) -> ResultT:
+def answer_requests(asking: PredictionRequests[ResultT], posterior: Posterior) -> ResultT:
     """Let a posterior answer what is asked, and return the result."""
     try:
         columns, options = next(asking)
@@ -254,10 +254,10 @@ def _sets(cells: int, pairs: int) -> _Sets:
     leaving_out = None
     if (group >= 0).any():
         leaving_out = tuple(
-            _solved(sets, np.concatenate(list(map(_without_group, of_pair, groups, [left_out] * len(groups)))))
+            _solve(sets, np.concatenate(list(map(_without_group, of_pair, groups, [left_out] * len(groups)))))
             for left_out in range(GROUPS)
         )
-    return _Sets(np.concatenate([sets, ~sets]), _solved(sets, weights), leaving_out)
+    return _Sets(np.concatenate([sets, ~sets]), _solve(sets, weights), leaving_out)
 
 
 def _subsets(cells: int, size: int, wanted: int, generator: np.random.Generator) -> Bools:
@@ -286,7 +286,7 @@ def _without_group(weights: Doubles, groups: Ints, group: int) -> Doubles:
     return np.asarray(left * (weights.sum() / left.sum()) if left.any() else left)
 
 
-def _solved(sets: Bools, weights: Doubles) -> Doubles:
+def _solve(sets: Bools, weights: Doubles) -> Doubles:
     """Weights in the shares of what sets, their complements, and all cells add to the baseline, ``[K, P + 1]``.
 
     With Z the masks and W the weights, least squares with the sum of the shares held is
@@ -335,7 +335,7 @@ def worth_asking(
         For each row its missing cells, the most helpful one first: ``feature`` and ``fall``, of the variance in the
         squared unit of the target, or of the entropy in nats.
     """
-    from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns  # here: it imports torch
+    from murho.model.encoding.imputation import IMPUTATIONS, impute_columns  # here: it imports torch
 
     cells = missing_cells(distribution, schema, columns)
     now, found = _doubt(prediction), list[list[dict[str, Any]]]([[] for _ in range(len(prediction))])
@@ -346,7 +346,7 @@ def worth_asking(
         those = select_rows(columns, rows)
         assert distribution is not None  # noqa: S101 - without one there are no cells
         tried = {name: np.tile(column, IMPUTATIONS) for name, column in those.items()}
-        filled = imputed_columns(distribution, schema, those, sorted({name for _, name in some}))
+        filled = impute_columns(distribution, schema, those, sorted({name for _, name in some}))
         for place, (_, name) in enumerate(some):
             tried[name][place :: len(some)] = filled[name][place :: len(some)]
         then = _doubt((yield tried, plain(options))).reshape(IMPUTATIONS, -1).mean(axis=0)
@@ -393,11 +393,11 @@ def explain(
     schema = posterior.schema
     rows_to_ask(schema, 1)
     answer: AnyPrediction = posterior.predict(columns, options)
-    shares = answered(why(schema, columns, answer, options, advance=advance), posterior)
+    shares = answer_requests(why(schema, columns, answer, options, advance=advance), posterior)
     if not options.samples:
         return Explained(answer, shares, [[] for _ in range(len(answer))])
     cells = worth_asking(posterior.encoder.distribution, schema, columns, answer, options)
-    return Explained(answer, shares, answered(cells, posterior))
+    return Explained(answer, shares, answer_requests(cells, posterior))
 
 
 def draws_and_noise(answer: AnyPrediction) -> tuple[Doubles, Doubles]:

@@ -31,7 +31,7 @@ import numpy as np
 from murho.model.arrays import Array, Bools, Doubles, Ints, with_arrays
 from murho.model.calibration.abstention import HeldOutClasses, least_confidence
 from murho.model.calibration.class_calibration import Calibration, ClassCalibration
-from murho.model.errors import InputError, OptionError, Problem, listed
+from murho.model.errors import InputError, OptionError, Problem, list_names
 from murho.model.predictive.prediction import AnyPrediction, ClassPrediction, Prediction, PredictOptions
 from murho.model.tables.schema import Columns, Schema, Target
 
@@ -224,7 +224,7 @@ def _wrong(action: Any, names: Mapping[str, int], classes: Sequence[str] | None)
         if utility is not None:
             found.append(("/utility", "Classes have a utility, and the target is a number; leave it out."))
     elif not isinstance(utility, dict) or utility.keys() != set(classes) or not all(map(_is_number, utility.values())):
-        found.append(("/utility", f"Expected an object with a finite number for each class: {listed(classes, 5)}."))
+        found.append(("/utility", f"Expected an object with a finite number for each class: {list_names(classes, 5)}."))
     return found
 
 
@@ -232,7 +232,7 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float) and abs(value) < 1e100  # type: ignore[arg-type]
 
 
-def crossed(contexts: Columns, actions: Columns, schema: Schema, numbers: tuple[int, int]) -> dict[str, Array]:
+def cross(contexts: Columns, actions: Columns, schema: Schema, numbers: tuple[int, int]) -> dict[str, Array]:
     """The rows of all actions of each context, in the order of contexts.
 
     Args:
@@ -305,7 +305,7 @@ class Decisions:
         }
 
 
-def joined(parts: Sequence[Decisions]) -> Decisions:
+def join_decisions(parts: Sequence[Decisions]) -> Decisions:
     """The decisions for the contexts of several parts, in order."""
     return with_arrays(np.concatenate, parts)
 

@@ -38,7 +38,7 @@ BLOCK = 32
 """Draws in a block; the draws of different blocks are independent."""
 
 
-def coupled_normals(generator: np.random.Philox, block: int, members: int, count: int) -> Tensor:
+def draw_coupled_normals(generator: np.random.Philox, block: int, members: int, count: int) -> Tensor:
     """Standard normal numbers for the draws of one block.
 
     Subtracting the mean of n independent normals leaves exchangeable ones that sum to zero, with the variance
@@ -212,7 +212,7 @@ class DrawMaker:
                 block, own = (start + first) // BLOCK, members[first : first + BLOCK]
                 generator = np.random.Philox(key=seed, counter=[0, 0, 0, block])
                 for layer, mu, sigma in zip(layers, means.layers, self._sigma.layers, strict=True):
-                    normals = coupled_normals(generator, block, len(means), mu[0].numel())[: len(own)]
+                    normals = draw_coupled_normals(generator, block, len(means), mu[0].numel())[: len(own)]
                     into = layer[first : first + len(own)]
                     torch.addcmul(mu[own], sigma[own], normals.view(into.shape), out=into)
         placed = tuple(layer.to(self._device) for layer in layers)

@@ -90,18 +90,18 @@ def _few_rows(draws: Draws, rows: Tensor) -> Tensor:
     hidden = None
     for layer in hidden_layers:
         # [S, B, units]
-        hidden = _shared(layer, inputs) if hidden is None else torch.bmm(hidden, layer.transpose(1, 2))
+        hidden = _multiply_shared(layer, inputs) if hidden is None else torch.bmm(hidden, layer.transpose(1, 2))
         activation(hidden)
     if hidden is None:
-        return _shared(last, inputs)
+        return _multiply_shared(last, inputs)
     if not draws.skip:
         return torch.bmm(hidden, last.transpose(1, 2))
     units = hidden.shape[2]
-    by_inputs = _shared(last[..., units:], inputs)
+    by_inputs = _multiply_shared(last[..., units:], inputs)
     return torch.baddbmm(by_inputs, hidden, last[..., :units].transpose(1, 2))
 
 
-def _shared(layer: Tensor, inputs: Tensor) -> Tensor:
+def _multiply_shared(layer: Tensor, inputs: Tensor) -> Tensor:
     """One product for all draws, ``[S, outputs, inputs]`` by ``[B, inputs]``; ``[S, B, outputs]``."""
     samples, outputs, _ = layer.shape
     if len(inputs) == 1 and layer.numel() >= SPARSE_FLOATS and not inputs.is_cuda:
@@ -230,7 +230,7 @@ class NetworkOutputs:
     training_range: Tensor
     edge_noise: bool = True
 
-    def drawn(
+    def draw_rows(
         self,
         engine: Engine,
         parts: Iterable[Draws],

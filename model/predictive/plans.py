@@ -73,7 +73,7 @@ class PredictionPlan:
         spread = None
         if used is not None:
             spread = CalibratedSpread.of(used, device)
-            scores, wider = (torch.cat((used.calibrated(scores, widening), spread.nodes)) for widening in (False, True))
+            scores, wider = (torch.cat((used.calibrate(scores, widening), spread.nodes)) for widening in (False, True))
         scores, wider = (part.clamp(-FURTHEST_SCORE, FURTHEST_SCORE) for part in (scores, wider))
         thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
         return cls(options, used, spread, levels, scores, wider, thresholds)
@@ -97,7 +97,7 @@ class PredictionPlan:
         if options.noise:
             quantiles = predictive.quantiles(self.scores_of(widening))
             answer |= self.of_quantiles(mean, epistemic, aleatoric, _array(quantiles), _array(widening))
-            answer["percentiles"] = _array(predictive.reported(quantiles[:, : len(self.levels)]))
+            answer["percentiles"] = _array(predictive.report_quantiles(quantiles[:, : len(self.levels)]))
             if options.thresholds:
                 answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), widening)
         else:
@@ -138,7 +138,7 @@ class PredictionPlan:
         if self.spread is not None:
             ratio = self.spread.ratio(quantiles[:, count:], widening)
             epistemic, aleatoric = epistemic * ratio, aleatoric * ratio
-            mean = self.spread.moved(mean, quantiles[:, count:], widening)
+            mean = self.spread.shift_mean(mean, quantiles[:, count:], widening)
         return {
             "mean": mean,
             "std": np.hypot(epistemic, aleatoric),
@@ -288,7 +288,7 @@ class ClassPlan:
         """The class probabilities of the answer, ``[B, C]``."""
         mask = widening if self.options.samples > 0 and bool(widening.any()) else None
         mapped = None if self.calibration is None else self.calibration.map
-        return served_probabilities(predictive.pooled(), mapped, predictive.shares, mask, predictive.epistemic_share)
+        return served_probabilities(predictive.pool(), mapped, predictive.shares, mask, predictive.epistemic_share)
 
     def prediction(self, answer: Mapping[str, Any], **facts: Any) -> ClassPrediction:
         """The prediction of an answer's arrays and of what else belongs to it."""

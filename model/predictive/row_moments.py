@@ -93,7 +93,7 @@ class RowMoments:
             unlike,
         )
 
-    def added(self, index: NDArray[np.int64], weight: Doubles, groups: int) -> tuple[Doubles, Doubles]:
+    def add_up(self, index: NDArray[np.int64], weight: Doubles, groups: int) -> tuple[Doubles, Doubles]:
         """The sums of G groups: ``[2, S, G, C]`` of draws, and ``[6, G, C]`` of `_Group.sums`.
 
         Args:

@@ -297,7 +297,7 @@ class Totals:
         numbers: dict[Label, int] = {}
         index = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
         weight = np.ones(len(index)) if weights is None else weights
-        drawn, sums = of_rows.added(index, weight, len(numbers))
+        drawn, sums = of_rows.add_up(index, weight, len(numbers))
         rows, unlike, amount = (np.bincount(index, each, len(numbers)) for each in (None, of_rows.unlike, weight))
         exact = self._exact and answer.samples > 0
         in_order = np.split(np.argsort(index, kind="stable"), np.cumsum(rows.astype(np.int64))[:-1])

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from murho.model.arrays import Array, Bools, Doubles, Places
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.errors import OptionError, TableError, listed
+from murho.model.errors import OptionError, TableError, list_names
 from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction, PredictOptions, Question
 from murho.model.tables.schema import UnfamiliarValue, count_rows, select_rows
 from murho.model.tables.schema_inference import columns_from_table
@@ -66,7 +66,7 @@ SHOWN, MOST_SHOWN, MOST_DRAWN = 5, 10, 100
 """Rows in a ``repr``, in a notebook's table, and in a chart."""
 
 
-def _shown_cell(cell: Any) -> str:
+def _format_cell(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float | np.floating) else str(cell)
 
 
@@ -100,7 +100,7 @@ class Distribution(Generic[Answer]):
         return part
 
     def __repr__(self) -> str:
-        target, shown = self._posterior.schema.target, ", ".join(self[:SHOWN]._shown())
+        target, shown = self._posterior.schema.target, ", ".join(self[:SHOWN]._format_rows())
         unit = f" {target.unit}" if target.unit else ""
         return f"<{target.name} of {len(self)} rows: {shown}{', …' if len(self) > SHOWN else ''}{unit}>"
 
@@ -109,7 +109,7 @@ class Distribution(Generic[Answer]):
         shown = self[:MOST_SHOWN].columns()
         head = "".join(f"<th>{escape(name)}</th>" for name in shown)
         rows = zip(*shown.values(), strict=True)
-        cells = ("".join(f"<td>{escape(_shown_cell(cell))}</td>" for cell in row) for row in rows)
+        cells = ("".join(f"<td>{escape(_format_cell(cell))}</td>" for cell in row) for row in rows)
         more = f"<p>{MOST_SHOWN} of {len(self)} rows</p>" if len(self) > MOST_SHOWN else ""
         return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>{more}"
 
@@ -132,7 +132,7 @@ class Distribution(Generic[Answer]):
     def _drawing(self, chart: Any) -> Any:
         raise NotImplementedError
 
-    def _shown(self) -> list[str]:
+    def _format_rows(self) -> list[str]:
         """The rows in few words."""
         raise NotImplementedError
 
@@ -170,7 +170,7 @@ class Distribution(Generic[Answer]):
         """Whether each row is unlike the training rows, so that no held-out row speaks for its calibration, ``[B]``."""
         return self._plain.extrapolation
 
-    def _drawn(self, name: str, **changes: Any) -> Array:
+    def _draw_rows(self, name: str, **changes: Any) -> Array:
         """A field of the answer that takes draws.
 
         Args:
@@ -222,7 +222,7 @@ class NumberDistribution(Distribution[Prediction]):
     row, and ``[K, 1]`` numbers are K for every row, with the result ``[K, B]``.
     """
 
-    def _shown(self) -> list[str]:
+    def _format_rows(self) -> list[str]:
         answer = self._plain
         spreads = [""] * len(self) if answer.std is None else [f" ± {std:.3g}" for std in answer.std]
         return [f"{mean:.4g}{spread}" for mean, spread in zip(answer.mean, spreads, strict=True)]
@@ -256,7 +256,7 @@ class NumberDistribution(Distribution[Prediction]):
     @property
     def std(self) -> Doubles:
         """Standard deviation ``[B]``: the root of ``epistemic_std**2 + aleatoric_std**2``."""
-        return self._drawn("std")
+        return self._draw_rows("std")
 
     def var(self) -> Doubles:
         """Variance ``[B]``."""
@@ -265,12 +265,12 @@ class NumberDistribution(Distribution[Prediction]):
     @property
     def epistemic_std(self) -> Doubles:
         """Standard deviation of the doubt about the function, which more training rows reduce, ``[B]``."""
-        return self._drawn("epistemic_std")
+        return self._draw_rows("epistemic_std")
 
     @property
     def aleatoric_std(self) -> Doubles:
         """Standard deviation of the observation noise, which no training row reduces, ``[B]``."""
-        return self._drawn("aleatoric_std")
+        return self._draw_rows("aleatoric_std")
 
     def ppf(self, q: ArrayLike) -> Doubles:
         """Quantiles, the inverse of `cdf`.
@@ -358,7 +358,7 @@ class NumberDistribution(Distribution[Prediction]):
         Raises:
             ParameterError: There are no draws.
         """
-        return self._drawn("draws", noise=False, draws=True)
+        return self._draw_rows("draws", noise=False, draws=True)
 
     def _at_values(self, values: Doubles, name: Literal["percentiles", "exceedance"]) -> Doubles:
         """Percentiles, or probabilities of exceedance, at values of their own for every row.
@@ -380,7 +380,7 @@ class NumberDistribution(Distribution[Prediction]):
             rows = slice(start, start + step)
             distinct, places = np.unique(flat[:, rows], return_inverse=True)
             option = "thresholds" if name == "exceedance" else name
-            table = self[rows]._drawn(name, **{option: tuple(distinct.tolist())})
+            table = self[rows]._draw_rows(name, **{option: tuple(distinct.tolist())})
             result[:, rows] = table[np.arange(len(table)), places.reshape(len(flat), -1)]
         return result.reshape(values.shape)
 
@@ -433,7 +433,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         self.classes: Array = own if classes is None else classes
         self._places = np.arange(len(own)) if places is None else places
 
-    def _shown(self) -> list[str]:
+    def _format_rows(self) -> list[str]:
         return [
             f"{name} {share:.0%}" for name, share in zip(self.prediction, self.probabilities.max(axis=1), strict=True)
         ]
@@ -469,7 +469,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         """
         known = self.classes.tolist()
         if label not in known:
-            raise ParameterError(f"label: {label!r} is none of the {len(known)} classes ({listed(known)})")
+            raise ParameterError(f"label: {label!r} is none of the {len(known)} classes ({list_names(known)})")
         return self.probabilities[:, known.index(label)]
 
     @property
@@ -481,12 +481,12 @@ class ClassDistribution(Distribution[ClassPrediction]):
     @property
     def epistemic_std(self) -> Doubles:
         """Standard deviation of each class's probability over draws, which more training rows reduce, ``[B, C]``."""
-        return self._by_class(self._drawn("epistemic_std"))
+        return self._by_class(self._draw_rows("epistemic_std"))
 
     @property
     def entropy(self) -> Doubles:
         """Entropy of the probabilities in nats, ``[B]``: 0 for a certain class, ``log(C)`` where nothing is known."""
-        return self._drawn("entropy")
+        return self._draw_rows("entropy")
 
     @property
     def epistemic_entropy(self) -> Doubles:
@@ -494,7 +494,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
 
         It is the mutual information of class and weights (Houlsby et al. 2011, arXiv:1112.5745).
         """
-        return self._drawn("epistemic_entropy")
+        return self._draw_rows("epistemic_entropy")
 
     @property
     def aleatoric_entropy(self) -> Doubles:
@@ -514,7 +514,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
             ParameterError: The share lies elsewhere, or there are no draws.
         """
         share = float(probability_levels(coverage, "coverage"))
-        ends = self._drawn("percentiles", percentiles=(50.0 * (1.0 - share), 50.0 * (1.0 + share)))
+        ends = self._draw_rows("percentiles", percentiles=(50.0 * (1.0 - share), 50.0 * (1.0 + share)))
         lower, upper = (self._by_class(ends[:, :, side]) for side in (0, 1))
         return lower, upper
 
@@ -528,7 +528,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
             ParameterError: The coverage lies elsewhere, or there are no draws.
         """
         share = float(probability_levels(coverage, "coverage"))
-        return self._drawn("prediction_set", coverage=share)[:, self._places]
+        return self._draw_rows("prediction_set", coverage=share)[:, self._places]
 
     def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None) -> Array:
         """Classes drawn with their probabilities, independently.
@@ -558,7 +558,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         Raises:
             ParameterError: There are no draws.
         """
-        return self._by_class(self._drawn("draws", draws=True))
+        return self._by_class(self._draw_rows("draws", draws=True))
 
     def _by_class(self, values: Doubles) -> Doubles:
         """Values ``[..., C]`` in the order of `classes`."""

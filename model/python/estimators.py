@@ -48,7 +48,7 @@ from murho.model.python.interface import warn_of_left_out, with_declared_kinds
 from murho.model.python.terminal_reporter import TerminalReporter
 from murho.model.runtime import resolve_device
 from murho.model.tables.cells import as_text
-from murho.model.tables.formats import unnamed
+from murho.model.tables.formats import name_columns
 from murho.model.tables.schema_inference import MOST_CLASSES
 from murho.model.tables.table_files import is_frame, table_from_frame
 from murho.model.training.candidates import Reporter
@@ -191,7 +191,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     def _names(self) -> list[str]:
         """The names of the columns of X."""
-        return [str(name) for name in getattr(self, "feature_names_in_", unnamed(self.n_features_in_))]
+        return [str(name) for name in getattr(self, "feature_names_in_", name_columns(self.n_features_in_))]
 
     def _table(self, X: Any, *, reset: bool) -> pa.Table:
         """X as a table. With ``reset``, later X must have the columns of this one."""
@@ -208,7 +208,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         with as_value_errors():
             return table_from_frame(X, self._names())
 
-    def _asked(
+    def _predict_rows(
         self, X: Any, kind: Callable[..., Answers], *more: Any, samples: int | None = None, least: int = 1
     ) -> Answers:
         """The distribution of the target for the rows of X, of at least so many draws."""
@@ -355,7 +355,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         levels = np.empty(0) if quantiles is None else probability_levels(quantiles, "quantiles")
         if levels.ndim != 1:
             raise ParameterError(f"quantiles: a list of levels strictly between 0 and 1, not {quantiles!r}")
-        asked = self._asked(X, NumberDistribution, least=int(return_std or quantiles is not None))
+        asked = self._predict_rows(X, NumberDistribution, least=int(return_std or quantiles is not None))
         answer = asked.answer(percentiles=tuple((100.0 * levels).tolist()))
         parts = [answer.mean] + ([answer.std] if return_std else [])
         if quantiles is not None:
@@ -387,7 +387,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         Raises:
             ValueError: X can't be used.
         """
-        return self._asked(X, NumberDistribution, least=0)
+        return self._predict_rows(X, NumberDistribution, least=0)
 
     def sample_functions(self, X: Any, samples: int | None = None) -> Doubles:
         """Function values of draws from the posterior.
@@ -404,7 +404,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         Raises:
             ValueError: X or ``samples`` can't be used.
         """
-        return self._asked(X, NumberDistribution, samples=samples).functions()
+        return self._predict_rows(X, NumberDistribution, samples=samples).functions()
 
     def _read_target(self, y: Any) -> pa.Array:
         kind = getattr(getattr(y, "dtype", None), "kind", None) or np.asarray(y).dtype.kind
@@ -521,7 +521,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
 
     def _distribution(self, X: Any, *, samples: int | None = None, least: int = 1) -> ClassDistribution:
         check_is_fitted(self)
-        return self._asked(X, ClassDistribution, self.classes_, self._places, samples=samples, least=least)
+        return self._predict_rows(X, ClassDistribution, self.classes_, self._places, samples=samples, least=least)
 
     def _read_target(self, y: Any) -> pa.Array:
         values = validate_data(self, y=y)

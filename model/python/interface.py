@@ -17,7 +17,15 @@ from murho.model.checkpoint.stores import DirectoryStore, directory_at, is_url, 
 from murho.model.errors import CheckpointError, InputError, OptionError
 from murho.model.evaluation.judging import evaluate_table
 from murho.model.evaluation.why import Explained, explain
-from murho.model.predictive.decisions import Actions, DecideOptions, Decisions, crossed, decide, draw_numbers, joined
+from murho.model.predictive.decisions import (
+    Actions,
+    DecideOptions,
+    Decisions,
+    cross,
+    decide,
+    draw_numbers,
+    join_decisions,
+)
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 from murho.model.predictive.totals import TotalsAnswer, TotalsOptions, default_statistic
 from murho.model.python.answers import (
@@ -29,7 +37,7 @@ from murho.model.python.answers import (
     require_whole,
 )
 from murho.model.python.table_scoring import check_options
-from murho.model.python.table_totals import added_up, answer_of
+from murho.model.python.table_totals import add_up_table, answer_of
 from murho.model.python.terminal_reporter import TerminalReporter
 from murho.model.runtime import resolve_device
 from murho.model.tables.columns import plain, stored_kind
@@ -217,7 +225,7 @@ class TrainedModel:
         with as_value_errors():
             check_options(of)
             groups = (by,) if isinstance(by, str) else tuple(by)
-            return answer_of(added_up(self.posterior, table_of(data), options, groups, weights), self.posterior)
+            return answer_of(add_up_table(self.posterior, table_of(data), options, groups, weights), self.posterior)
 
     def decide(
         self,
@@ -455,9 +463,9 @@ def decide_about_table(
     for start in range(0, count, step):
         block = table.slice(start, step)
         contexts = columns_from_table(block, others)
-        rows = crossed(contexts, of_actions, schema, (block.num_rows, actions.rows))
+        rows = cross(contexts, of_actions, schema, (block.num_rows, actions.rows))
         answer = posterior.predict(rows, options.predict_options)
         parts.append(decide(answer, actions, options, draws[start : start + step], posterior.spec.calibration))
     if not parts:
         raise OptionError("contexts: there are none")
-    return joined(parts)
+    return join_decisions(parts)

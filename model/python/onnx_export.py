@@ -166,7 +166,7 @@ class _Graph:
         """Entries of an axis."""
         return self("Slice", values, [start], [stop], [axis])
 
-    def expanded(self, values: _Value, *axes: int) -> _Value:
+    def expand(self, values: _Value, *axes: int) -> _Value:
         """Values with more axes."""
         return self("Unsqueeze", values, axes)
 
@@ -207,7 +207,7 @@ def _graph(posterior: Posterior, options: PredictOptions) -> Any:
     mean = g.sum(of_draw, 0, kind="ReduceMean")
     apart = of_draw - mean
     epistemic = g("Sqrt", g.sum(apart * apart, 0, kind="ReduceMean"))
-    apart = values - g.expanded(of_draw, 2)
+    apart = values - g.expand(of_draw, 2)
     aleatoric = g("Sqrt", total(deviations * deviations + apart * apart))
     centre = total(means)
     apart = means - g("Reshape", centre, [1, -1, 1])
@@ -333,11 +333,11 @@ def _quantiles(
     sign = g.constant(np.where(scores <= 0.0, 1.0, -1.0)[None])
     tail = torch.special.ndtr(torch.from_numpy(-np.abs(scores))).numpy()[None]
     upper = g.constant(scores[None] > 0.0)
-    means, noise, shares = (g.expanded(each, 3) for each in (means, noise, shares))
+    means, noise, shares = (g.expand(each, 3) for each in (means, noise, shares))
     low, high = (g("Add", end, np.zeros_like(scores)[None]) for end in ends)
     for _ in range(STEPS):
         middle = (low + high) * 0.5
-        below = g.cdf((g.expanded(middle, 0, 2) - means) / noise * sign)
+        below = g.cdf((g.expand(middle, 0, 2) - means) / noise * sign)
         found = g.sum(g.sum(shares * below, 2), 0)
         if wide is not None:
             found = found * (1.0 - wide[2]) + g.cdf((middle - centre) / wider * sign) * wide[2]

@@ -97,7 +97,7 @@ def score_blocks(
             yield scored
             done += rows
     except TableError as error:
-        raise error.moved(done) from error
+        raise error.shift_rows(done) from error
 
 
 def warning_texts(rows: int, warnings: Iterable[Any]) -> list[str | None]:

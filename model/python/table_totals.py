@@ -14,7 +14,7 @@ from murho.model.tables.columns import plain
 from murho.model.tables.schema_inference import GROUPS, columns_from_table, require_column, weights_from_table
 
 
-def added_up(
+def add_up_table(
     posterior: Posterior,
     table: pa.Table,
     options: TotalsOptions,
@@ -47,7 +47,7 @@ def added_up(
             columns = columns_from_table(block, posterior.schema)
             amounts = None if weights is None else weights_from_table(block, weights)
         except TableError as error:
-            raise error.moved(start) from error
+            raise error.shift_rows(start) from error
         of_units = _labels(block, units) if correlated else None
         totals.add(posterior.predict(columns, totals.asked), columns, _labels(block, by), amounts, of_units)
     return totals

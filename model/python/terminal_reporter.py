@@ -56,7 +56,7 @@ class TerminalReporter(Reporter):
         self._stage, self._share = stage, stage.done
         self.begin(stage.title)
 
-    def scored(self, attempt: Attempt) -> None:
+    def show_scores(self, attempt: Attempt) -> None:
         """Show the scores of a finished fit, if they are the best so far."""
         if attempt.loss < self._loss:
             self._loss = attempt.loss

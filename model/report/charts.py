@@ -72,7 +72,7 @@ def charts(target: Target, facts: Mapping[str, Any]) -> list[Chart]:
     """The charts that the facts of a report allow (`model.report.facts`)."""
     made: list[Chart | None] = []
     if held_out := facts.get("held_out"):
-        first = _confusion(held_out) if target.classes else _predicted(target, held_out)
+        first = _confusion(held_out) if target.classes else _predicted_chart(target, held_out)
         made += [first, _reliability(held_out), _coverage(held_out)]
     if importance := facts.get("importance"):
         made.append(_importance(target, importance))
@@ -81,7 +81,7 @@ def charts(target: Target, facts: Mapping[str, Any]) -> list[Chart]:
     return [chart for chart in made if chart is not None]
 
 
-def named(name: str, unit: str | None) -> str:
+def name_with_unit(name: str, unit: str | None) -> str:
     """A name with its unit in brackets, if it has one."""
     return f"{name} ({unit})" if unit else name
 
@@ -109,7 +109,7 @@ def _layer(rows: Iterable[Mapping[str, Any]], mark: str | JSON, **channels: JSON
     return {"data": {"values": list(rows)}, "mark": mark, "encoding": channels}
 
 
-def _styled(layers: Sequence[JSON], width: float | JSON = 340, height: float | JSON = 340) -> JSON:
+def _style(layers: Sequence[JSON], width: float | JSON = 340, height: float | JSON = 340) -> JSON:
     """A whole chart of layers, with font, colours and padding; sizes are pixels, or ``{"step": pixels}``."""
     text = {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12.5}
     axis = {"titleFontWeight": "normal", "gridColor": RULE, "domainColor": GREY, "tickColor": GREY, "labelLimit": 260}
@@ -132,7 +132,7 @@ def _styled(layers: Sequence[JSON], width: float | JSON = 340, height: float | J
     }
 
 
-def _allowed(share: float, rows: float) -> dict[str, float]:
+def _chance_error(share: float, rows: float) -> dict[str, float]:
     """What chance allows in 95 % of cases: two standard errors about a share of so many independent rows."""
     error = TWO_SIGMA * (share * (1.0 - share) / max(1.0, rows)) ** 0.5
     return {"lower": max(0.0, share - error), "upper": min(1.0, share + error)}
@@ -143,13 +143,13 @@ def _diagonal(domain: Sequence[float], x: JSON, y: JSON) -> JSON:
     return _layer(ends, REFERENCE | {"type": "line"}, x=x, y=y)
 
 
-def _predicted(target: Target, held_out: Mapping[str, Any]) -> Chart:
+def _predicted_chart(target: Target, held_out: Mapping[str, Any]) -> Chart:
     """Predicted mean against the observed target in parts of the rows, with the mean 90 % band."""
     bins = held_out["agreement"]
     shown = [part[name] for part in bins for name in ("predicted", "lower", "upper", "low", "high")]
     margin = 0.03 * (max(shown) - min(shown))
     domain = (min(shown) - margin, max(shown) + margin)
-    title = named(target.name, target.unit)
+    title = name_with_unit(target.name, target.unit)
     x = _quantity("predicted", f"predicted mean of {title}", domain)
     y = _quantity("observed", f"observed {title}", domain)
     area = bins if len(bins) > 1 else [bins[0] | {"predicted": end} for end in domain]
@@ -167,7 +167,7 @@ def _predicted(target: Target, held_out: Mapping[str, Any]) -> Chart:
         "The light area is the mean 90 % band. A blue dot is the median of what was observed in a part of the rows, "
         "and its line covers 90 % of them. Good dots lie along the dashed diagonal, and good lines are as long as the "
         "area is high.",
-        _styled(layers),
+        _style(layers),
     )
 
 
@@ -194,7 +194,7 @@ def _confusion(held_out: Mapping[str, Any]) -> Chart | None:
         "Predicted and observed classes",
         "Rows by their class (down) and the class that was predicted (across); the colour is the share within the "
         "class. Good models have colour on the diagonal only.",
-        _styled(layers, {"step": 44}, {"step": 44}),
+        _style(layers, {"step": 44}, {"step": 44}),
     )
 
 
@@ -210,7 +210,7 @@ def _reliability(held_out: Mapping[str, Any]) -> Chart:
         covered = held_out["calibrated" if held_out["calibrated"] else "raw"]["reliability"]["bands"]
         found = [(place / 20.0, share, held_out["independent"]) for place, share in enumerate(covered, 1)]
     x, y = _quantity("level", x_title, UNIT, format="%"), _quantity("observed", y_title, UNIT, format="%")
-    rows = [{"level": level, "observed": share, **_allowed(level, count)} for level, share, count in found]
+    rows = [{"level": level, "observed": share, **_chance_error(level, count)} for level, share, count in found]
     layers = [
         _layer(rows, CHANCE, x=x, y=y | {"field": "lower"}, y2={"field": "upper"}),
         _diagonal(UNIT, x, y),
@@ -221,7 +221,7 @@ def _reliability(held_out: Mapping[str, Any]) -> Chart:
         "Reliability",
         f"{said} Good curves follow the diagonal: below it the model is too sure, above it too cautious. The grey bars "
         "are what chance allows in 95 % of cases.",
-        _styled(layers),
+        _style(layers),
     )
 
 
@@ -237,7 +237,7 @@ def _coverage(held_out: Mapping[str, Any]) -> Chart | None:
     parts += [(f"{name}: {_part_name(part)}", part) for name, of in by_category.items() for part in of]
     independent = held_out["independent"] / held_out["n"]
     rows = [
-        {"part": f"{name} ({part['rows']:,})", "coverage": part[key], **_allowed(0.9, independent * part["rows"])}
+        {"part": f"{name} ({part['rows']:,})", "coverage": part[key], **_chance_error(0.9, independent * part["rows"])}
         for name, part in parts
         if part["rows"]
     ][:MOST_PARTS]
@@ -263,7 +263,7 @@ def _coverage(held_out: Mapping[str, Any]) -> Chart | None:
         f"How often {what} the truth, by {'class' if of_classes else 'predicted std'} and by category, with the number "
         "of rows in brackets. Orange dots, left of the grey range that chance allows in 95 % of cases, are parts where "
         "the model is too sure.",
-        _styled(layers, height={"step": 22}),
+        _style(layers, height={"step": 22}),
     )
 
 
@@ -291,7 +291,10 @@ def _importance(target: Target, importance: Mapping[str, Any]) -> Chart:
     for feature in ordered_features(importance)[:MOST_BARS]:
         value, error = feature[measure]["value"], 2.0 * feature[measure]["standard_error"]
         rows.append({"feature": feature["name"], "value": value, "low": value - error, "high": value + error})
-    x, y = _quantity("value", named(MEASURES[measure], target.unit)), _category("feature", ticks=False, domain=False)
+    x, y = (
+        _quantity("value", name_with_unit(MEASURES[measure], target.unit)),
+        _category("feature", ticks=False, domain=False),
+    )
     x["scale"] = {"zero": True}
     layers = [
         _layer(rows, {"type": "bar", "height": 12}, x=x, y=y),
@@ -303,7 +306,7 @@ def _importance(target: Target, importance: Mapping[str, Any]) -> Chart:
         f"How far the predictions for {importance['rows']} rows move when the cells of one feature are shuffled among "
         "the rows: the root mean square, with two standard errors each way. Features that you know to matter should "
         f"come first; those that carry the same information share their importance.{screened}",
-        _styled(layers, height={"step": 22}),
+        _style(layers, height={"step": 22}),
     )
 
 
@@ -331,5 +334,5 @@ def _curves(fits: Sequence[Mapping[str, Any]]) -> Chart:
         "The fit to the rows of the training and to rows that it has not learned from. A held-out curve that falls and "
         "levels off is good; one that still falls asks for more epochs, and one that rises at the end means "
         f"overfitting.{joint}",
-        _styled([lines, joints], height=260),
+        _style([lines, joints], height=260),
     )

@@ -19,7 +19,7 @@ from murho.model.bbb.fit import Epoch
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import CheckpointError
 from murho.model.evaluation.class_scores import JudgedClasses
-from murho.model.evaluation.importance import permutation_importance, screened_features
+from murho.model.evaluation.importance import permutation_importance, screen_features
 from murho.model.evaluation.judged_rows import BAND, JudgedRows, scores_of_part
 from murho.model.evaluation.number_scores import COVERAGES, JudgedNumbers
 from murho.model.files import JSON, parse_json
@@ -128,7 +128,7 @@ def _importance(posterior: Posterior, columns: Columns) -> JSON | None:
     count = count_rows(columns)
     if count < 2:
         return None
-    rows, features = min(count, ROWS_OF_IMPORTANCE), screened_features(posterior, columns, MOST_BARS)
+    rows, features = min(count, ROWS_OF_IMPORTANCE), screen_features(posterior, columns, MOST_BARS)
     found = permutation_importance(
         posterior,
         columns,

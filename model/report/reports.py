@@ -25,7 +25,7 @@ from murho.model.errors import TableError
 from murho.model.evaluation.judging import judge_columns
 from murho.model.evaluation.summary import per_cent, plus_minus, significant, verdict
 from murho.model.files import JSON
-from murho.model.report.charts import COLOURS, PAPER, Chart, charts, named
+from murho.model.report.charts import COLOURS, PAPER, Chart, charts, name_with_unit
 from murho.model.report.facts import FACTS_PATH, FORMAT, SEED, curve, facts_of_rows, surprising_rows
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.training.candidates import FULL, LONGER, SETTLING
@@ -37,7 +37,7 @@ MOST_ROWS = 20_000
 """Most labelled rows that a report looks at; of more, it takes some by chance. A chart shows no difference."""
 
 
-def drawn(chart: Chart) -> str:
+def draw_chart(chart: Chart) -> str:
     """A chart as an SVG element, without background, for a page that defines the variables of `COLOURS`."""
     import vl_convert
 
@@ -69,12 +69,12 @@ def html_page(name: str, spec: ModelSpec, facts: Mapping[str, Any], rows: Sequen
         finalize=lambda value: "\u2013" if value is None else value,
     )
     pages.filters |= {
-        "named": named,
+        "named": name_with_unit,
         "count": lambda value: f"{value:,}",
         "cell": _cell,
-        "error": lambda value, error: plus_minus(value, error or None) if _known(value) else None,
-        "number": lambda value, digits=4: significant(value, digits) if _known(value) else None,
-        "percent": lambda share, error=None: per_cent(share, error) if _known(share) else None,
+        "error": lambda value, error: plus_minus(value, error or None) if _is_number(value) else None,
+        "number": lambda value, digits=4: significant(value, digits) if _is_number(value) else None,
+        "percent": lambda share, error=None: per_cent(share, error) if _is_number(share) else None,
     }
     scores, target, can = facts.get("held_out") or spec.metrics, spec.schema.target, find_spec("vl_convert") is not None
     revisions = [spec.records[kind] for kind in ("update", "pruning") if kind in spec.records]
@@ -84,14 +84,14 @@ def html_page(name: str, spec: ModelSpec, facts: Mapping[str, Any], rows: Sequen
         facts=facts,
         scores=scores,
         verdict=verdict(scores, target.unit) if scores else None,
-        figures=[(chart, drawn(chart)) for chart in charts(target, facts)] if can else None,
+        figures=[(chart, draw_chart(chart)) for chart in charts(target, facts)] if can else None,
         rows=rows,
         revision=max(revisions, key=lambda of: int(of["from_version"]), default=None),
         how_to_get_charts=HOW_TO_GET_CHARTS,
     )
 
 
-def _known(value: object) -> bool:
+def _is_number(value: object) -> bool:
     """Whether it is a number, and neither None nor missing in the facts."""
     return isinstance(value, int | float)
 

@@ -168,12 +168,12 @@ def plain(column: pa.ChunkedArray, name: str, words: frozenset[str] = MISSING_WO
         TableError: A date lies beyond the years 1 to 9999.
     """
     if pa.types.is_dictionary(column.type):
-        column = _decoded(column)
+        column = _decode(column)
     kind = column.type
     if holds_text(kind):
         # A chunk at a time: each step makes a copy. One of large_string can hold more than 2 GiB.
         return pa.chunked_array(
-            [trimmed(pc.cast(chunk, pa.large_string()), words) for chunk in column.chunks], pa.large_string()
+            [trim(pc.cast(chunk, pa.large_string()), words) for chunk in column.chunks], pa.large_string()
         )
     if pa.types.is_decimal(kind) and not kind.scale:  # whole numbers, such as keys from a database: float64 rounds them
         return pc.cast(column, pa.int64() if kind.precision <= _DIGITS_OF_INT64 else pa.large_string())
@@ -200,7 +200,7 @@ def holds_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def trimmed(texts: pa.Array, words: frozenset[str] = frozenset()) -> pa.Array:
+def trim(texts: pa.Array, words: frozenset[str] = frozenset()) -> pa.Array:
     """Texts without blanks around them; null where nothing is left, or one of some words."""
     texts = pc.utf8_trim_whitespace(texts)
     marks, longest = _marks(words, texts.type)
@@ -222,7 +222,7 @@ def holds_durations(kind: pa.DataType) -> bool:
     return bool(pa.types.is_duration(kind) or pa.types.is_time(kind))
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Decode a dictionary of texts, numbers, truth values or dates; others are unchanged."""
     if not holds_cells(column.type):
         return column
@@ -322,7 +322,7 @@ def canonical_cells(
             text = canonical_category(cell)
             return None if text in words else text
 
-        return _parsed(cells, name, category, object)
+        return _parse(cells, name, category, object)
     if kind is FeatureKind.NUMERIC:
         return without_codes(_read_numbers(cells, stored, name, reading), words)
     if kind is stored is FeatureKind.DATE:
@@ -330,7 +330,7 @@ def canonical_cells(
         return without_codes(days, words, days=True)
     # Numbers are parsed as text, so that of truth values all but 0 and 1 are refused.
     parse = parse_boolean if kind is FeatureKind.BOOLEAN else parse_date if reading is None else reading.parse
-    return _parsed(cells, name, lambda cell: parse(str(cell)))
+    return _parse(cells, name, lambda cell: parse(str(cell)))
 
 
 def _read_numbers(cells: pa.ChunkedArray, stored: FeatureKind, name: str, reading: Reading | None) -> Doubles:
@@ -339,7 +339,7 @@ def _read_numbers(cells: pa.ChunkedArray, stored: FeatureKind, name: str, readin
     comma = isinstance(reading, NumberReading) and reading.decimal == ","
     numbers = None if comma and stored is FeatureKind.CATEGORICAL else plain_numbers(cells)
     if numbers is None:  # slower, and names the cell
-        numbers = _parsed(cells, name, parse_number if reading is None else reading.parse)
+        numbers = _parse(cells, name, parse_number if reading is None else reading.parse)
     infinite = np.isinf(numbers)
     if infinite.any():
         row = int(np.argmax(infinite)) + 1
@@ -351,7 +351,7 @@ def _read_numbers(cells: pa.ChunkedArray, stored: FeatureKind, name: str, readin
     return numbers
 
 
-def _parsed(
+def _parse(
     cells: pa.ChunkedArray,
     name: str,
     parse: Callable[[Any], Any],

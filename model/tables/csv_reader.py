@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from murho.model.errors import TableError
-from murho.model.tables.columns import text_array, trimmed
+from murho.model.tables.columns import text_array, trim
 from murho.model.tables.overrides import composed
 
 _SEPARATORS = (",", ";", "\t", "|")
@@ -111,7 +111,7 @@ def csv_rows(
             count = block.num_rows - (following is None)
             if following is None and block.column(0)[count].as_py() != _END:
                 raise pa.ArrowInvalid("a quote isn't closed")
-            columns = [trimmed(column) for column in block.slice(0, count).columns]
+            columns = [trim(column) for column in block.slice(0, count).columns]
             read += count
             yield pa.record_batch(columns, header.schema)
     except MemoryError:  # Arrow's is an ArrowException, too
@@ -133,7 +133,7 @@ def csv_rows(
             time.sleep(0.0002)
     rows = islice(_rows_by_line(text, where, header, skipped, short), read, None)
     while part := list(islice(rows, _ROWS_OF_BLOCK)):
-        yield pa.record_batch([trimmed(text_array(cells)) for cells in zip(*part, strict=True)], header.schema)
+        yield pa.record_batch([trim(text_array(cells)) for cells in zip(*part, strict=True)], header.schema)
 
 
 class _Blocks(io.RawIOBase):

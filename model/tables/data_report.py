@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from murho.model.errors import counted, printable
+from murho.model.errors import format_count, printable
 from murho.model.tables.cells import format_date
 from murho.model.tables.formats import notes_of
 from murho.model.tables.inference import Inference, infer_column, infer_feature
@@ -162,11 +162,11 @@ def report_lines(report: DataReport, source: str, width: int | None = None) -> l
     rows = [["column", "kind", "missing", "range or categories", "example"]]
     rows += [list(map(printable, _row(column))) for column in shown]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    lines = [f"{source}: {counted(report.rows, 'row')}, {counted(len(report.columns), 'column')}"]
+    lines = [f"{source}: {format_count(report.rows, 'row')}, {format_count(len(report.columns), 'column')}"]
     lines += [f"  note: {note}" for note in report.notes]
     for cells, remarks in zip(rows, [[], *(column.remarks for column in shown)], strict=True):
         row = "".join(f"  {cell.ljust(size)}" for cell, size in zip(cells, widths, strict=True)).rstrip()
-        lines += [_cut(row, width or len(row)), *(f"      {text}" for text in remarks)]
+        lines += [_shorten(row, width or len(row)), *(f"      {text}" for text in remarks)]
     if len(used) > len(shown):
         lines.append(f"  and {len(used) - len(shown)} more columns; --json lists all")
     lines += [f"  left out {column.name!r}: {column.found.left_out}" for column in out[:MOST_COLUMNS]]
@@ -180,12 +180,12 @@ def report_lines(report: DataReport, source: str, width: int | None = None) -> l
 
 def _row(column: ReportedColumn) -> tuple[str, ...]:
     found = column.found
-    span = " to ".join(map(_written, column.ends)) + (f" {column.unit}" if column.unit and column.ends else "")
+    span = " to ".join(map(_write, column.ends)) + (f" {column.unit}" if column.unit and column.ends else "")
     if found.kind is FeatureKind.CATEGORICAL:
-        span = _cut(f"{found.different}: {', '.join(found.categories)}", _WIDEST_RANGE)
+        span = _shorten(f"{found.different}: {', '.join(found.categories)}", _WIDEST_RANGE)
     kind = found.kind + (f" ({column.role})" if column.role != "feature" else "")
     return (
-        _cut_within(column.name, _WIDEST_NAME),
+        _shorten_middle(column.name, _WIDEST_NAME),
         kind,
         f"{found.missing:,}",
         span,
@@ -193,16 +193,16 @@ def _row(column: ReportedColumn) -> tuple[str, ...]:
     )
 
 
-def _written(value: float | str) -> str:
+def _write(value: float | str) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value + 0.0:.6g}"  # no "-0"
 
 
-def _cut_within(text: str, width: int) -> str:
+def _shorten_middle(text: str, width: int) -> str:
     """A name without its middle: long names often differ at their ends alone."""
     return text if len(text) <= width else f"{text[: width // 2]}…{text[width // 2 + 1 - width :]}"
 
 
-def _cut(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -25,7 +25,7 @@ from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
-from murho.model.errors import OptionError, TableError, counted, listed
+from murho.model.errors import OptionError, TableError, format_count, list_names
 from murho.model.tables.cells import as_text
 from murho.model.tables.csv_reader import LINES_OF_SAMPLE, count_titles, csv_rows, read_header
 from murho.model.tables.overrides import FileForm
@@ -81,7 +81,7 @@ LEAST_BYTES = 2**24
 """Bytes of a file, or of its cells, from which on its table is kept on disk."""
 
 
-def mapped(file: IO[bytes]) -> pa.Buffer:
+def map_file(file: IO[bytes]) -> pa.Buffer:
     """The bytes of an open file, which are read from disk where they are looked at; the file may be closed.
 
     Raises:
@@ -93,7 +93,7 @@ def mapped(file: IO[bytes]) -> pa.Buffer:
     return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _kept(schema: pa.Schema, rows: Iterable[pa.RecordBatch], size: int) -> pa.Table:
+def _keep(schema: pa.Schema, rows: Iterable[pa.RecordBatch], size: int) -> pa.Table:
     """Rows as a table: in memory, or on disk if this size is large."""
     if size < LEAST_BYTES:
         return pa.Table.from_batches(rows, schema)
@@ -101,7 +101,7 @@ def _kept(schema: pa.Schema, rows: Iterable[pa.RecordBatch], size: int) -> pa.Ta
         with pa.ipc.new_stream(file, schema) as writer:
             for block in rows:
                 writer.write_batch(block)
-        return pa.ipc.open_stream(mapped(file)).read_all()
+        return pa.ipc.open_stream(map_file(file)).read_all()
 
 
 def _read_parquet(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:  # noqa: ARG001 - it has one form
@@ -110,7 +110,7 @@ def _read_parquet(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:  # n
     try:
         file = parquet.ParquetFile(pa.BufferReader(data))
         cells = file.metadata.num_rows * file.metadata.num_columns
-        table = _kept(file.schema_arrow, file.iter_batches(), max(data.size, 8 * cells))  # repeated cells take no place
+        table = _keep(file.schema_arrow, file.iter_batches(), max(data.size, 8 * cells))  # repeated cells take no place
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # of the system, not of Arrow
@@ -136,25 +136,25 @@ def _read_csv(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
     lines = bytes(text[:_BLOCK]).splitlines(keepends=True)[: form.skip_lines]
     text, short = text[sum(map(len, lines)) :], list[int]()
     header = read_header(text, where)
-    if len(header.names) == 1 and (parted := _parted_by_blanks(text)):
+    if len(header.names) == 1 and (parted := _split_by_blanks(text)):
         text, header = parted, read_header(parted, where)
         notes.append("blanks part the columns")
     if not form.header:
-        header = header._replace(names=unnamed(len(header.names)), first=1, lines=0, size=0)
+        header = header._replace(names=name_columns(len(header.names)), first=1, lines=0, size=0)
     if header.first > 1:
         notes.append(f"the table begins at line {form.skip_lines + header.first}")
     rows = csv_rows(text, where, header, skipped=form.skip_lines, short=short)
     try:
-        table = _kept(header.schema, rows, text.size)
+        table = _keep(header.schema, rows, text.size)
     except TableError as error:
         raise TableError(f"{error}; if other lines come before the header line, give --skip-lines") from error
     if short:
-        fewer = counted(len(short), "line")
+        fewer = format_count(len(short), "line")
         notes.append(f"{fewer} with fewer cells than the header (first line {short[0]}): the last cells are missing")
     return with_notes(table, notes)
 
 
-def _parted_by_blanks(text: pa.Buffer) -> pa.Buffer | None:
+def _split_by_blanks(text: pa.Buffer) -> pa.Buffer | None:
     """The text with a tab for the blanks between words, or None if not all lines have as many words, or one.
 
     The first line may have one less, as R writes it. A quoted text is a word.
@@ -170,7 +170,7 @@ def _parted_by_blanks(text: pa.Buffer) -> pa.Buffer | None:
     return pa.py_buffer(b"\n".join(map(b"\t".join, [first, *others])))
 
 
-def unnamed(count: int) -> list[str]:
+def name_columns(count: int) -> list[str]:
     """Return names for unnamed columns, ``x0``, ``x1`` and so on, as in scikit-learn."""
     return [f"x{index}" for index in range(count)]
 
@@ -283,9 +283,8 @@ def _to_utf8(data: pa.Buffer, encoding: str | None, where: str) -> tuple[pa.Buff
             text, note = whole.decode(latin), _READ_AS_LATIN
         else:
             line = text.count("\n", 0, text.index("\ufffd")) + 1
-            note = (
-                f"no UTF-8 in {counted(broken, 'byte')} (first line {line}): read as '\ufffd', or give --file-encoding"
-            )
+            bytes_read = format_count(broken, "byte")
+            note = f"no UTF-8 in {bytes_read} (first line {line}): read as '\ufffd', or give --file-encoding"
         return pa.py_buffer(text.encode()), [note]
     return data, []
 
@@ -336,7 +335,7 @@ def _read_excel(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
         ) from error
     if not filled:
         raise TableError(f"{where}: no sheet has cells")
-    titles = listed([title for title, _ in filled], 20)
+    titles = list_names([title for title, _ in filled], 20)
     found = next((rows for _, rows in filled if rows), None)
     if found is None:
         raise OptionError(f"--sheet {form.sheet}: {where} has no such sheet with cells; there are {titles}")
@@ -344,7 +343,7 @@ def _read_excel(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
     columns = [list(cells) for cells in zip_longest(*(row for _, row in found[before:]))]
     while not any(cell is not None for cell in columns[-1]):
         columns.pop()
-    names = unnamed(len(columns))
+    names = name_columns(len(columns))
     if form.header:
         names = ["" if (name := cells.pop(0)) is None else str(name) for cells in columns]
     notes = [f"the table begins at line {found[before][0]}"] if before else []

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murho.model.arrays import Bools, Doubles, Places
-from murho.model.errors import TableError, counted
+from murho.model.errors import TableError, format_count
 from murho.model.tables.cells import days_of, format_date, parse_date
 from murho.model.tables.columns import (
     Distinct,
@@ -49,7 +49,7 @@ from murho.model.tables.readings import (
     fitting_answers,
     is_missing_word,
     number_parts,
-    parsed,
+    parse_texts,
     readings_of,
     words_for,
 )
@@ -59,7 +59,7 @@ _ROWS_FOR_HINTS = 2_048
 """First rows of a table from which columns learn of each other."""
 
 
-def _given(texts: Collection[str], names: Collection[str]) -> tuple[tuple[str | None, str], ...]:
+def _split_words(texts: Collection[str], names: Collection[str]) -> tuple[tuple[str | None, str], ...]:
     """Words, each with its column, from texts such as ``unknown`` and ``Glucose=0``."""
     parts = [(*text.rpartition("=")[::2], text) for text in texts]
     return tuple((column, word) if column in names else (None, text) for column, word, text in parts)
@@ -94,11 +94,13 @@ def hints_of_table(
     ]
     decided: dict[str, tuple[str, str]] = {}
     for question, parse, given in ((MARK, number_parts, decimal), (ORDER, date_parts, date_order)):
-        fits = [fitting_answers(parsed(texts, parse), question) for texts in columns]
+        fits = [fitting_answers(parse_texts(texts, parse), question) for texts in columns]
         proven = {answers[0] for answers, misfits in fits if len(answers) == 1 and not misfits}
         if given or len(proven) == 1:
             decided[question] = (given, "") if given else (proven.pop(), ", as in other columns")
-    return ReadingHints(decided, pivot, _given(missing_value, table.column_names), _given(keep, table.column_names))
+    return ReadingHints(
+        decided, pivot, _split_words(missing_value, table.column_names), _split_words(keep, table.column_names)
+    )
 
 
 _MOSTLY, _ALMOST_ALL = 0.8, 0.95
@@ -221,7 +223,7 @@ def _of_odd_numbers(values: Doubles, name: str, written: Callable[[float], str])
     span = f"all others lie from {written(others.min())} to {written(others.max())}" if len(others) else ""
     if code is not None:
         option = f"--missing-value {shlex.quote(f'{name}={written(code)}')}, or {written(code)} for all columns"
-        count = counted(int((values == code).sum()), "cell")
+        count = format_count(int((values == code).sum()), "cell")
         yield f"{written(code)}, {count}, may stand for a missing value: {span}; if it does, give {option}"
     for row in far.tolist():
         advice = "if it is a mistake, correct the cell or leave it empty"
@@ -232,8 +234,8 @@ def _of_words(gone: Mapping[str, int], given: Collection[str]) -> Iterator[str]:
     """The words, with counts, that are read as missing categories, but for those that the user has given."""
     for word, count in gone.items():
         if word not in given and word.lower() not in ("", "nan", "-nan", "<na>", "#n/a"):
-            keep = f"--keep {shlex.quote(word)}"
-            yield f"{word!r}, {counted(count, 'cell')}, is read as a missing value; if it is a category, give {keep}"
+            cells, keep = format_count(count, "cell"), f"--keep {shlex.quote(word)}"
+            yield f"{word!r}, {cells}, is read as a missing value; if it is a category, give {keep}"
 
 
 MOST_MISFITS = 50
@@ -381,12 +383,12 @@ def _text_kind(
         kind = FeatureKind.NUMERIC if isinstance(reading, NumberReading) else FeatureKind.DATE
         if declared not in (None, kind):
             continue
-        meant = parsed(texts, parse_date if reading is None else reading.parse)
+        meant = parse_texts(texts, parse_date if reading is None else reading.parse)
         fitting = np.array([text in meant for text in texts])
         if fitting.all():
             notes = [note, *(_of_dates(texts, reading) if kind is FeatureKind.DATE else ())]
             if reading and words:
-                notes.append(f"{counted(words, 'cell')} with a word or sign for a missing value")
+                notes.append(f"{format_count(words, 'cell')} with a word or sign for a missing value")
             return kind, reading, "; ".join(filter(None, notes))
         share = float(counts[fitting].sum() / counts.sum())
         mostly = _MOSTLY if reading in (None, NumberReading()) else _ALMOST_ALL

@@ -364,7 +364,7 @@ _NO_SLIP = 0.05
 """Share of the cells from which on an unlikely answer is no slip, but a second convention."""
 
 
-def parsed(texts: list[str], parse: Callable[[str], ParsedT | None]) -> dict[str, ParsedT]:
+def parse_texts(texts: list[str], parse: Callable[[str], ParsedT | None]) -> dict[str, ParsedT]:
     """What the texts mean that can be parsed; none if none of a few, spread over the column, can.
 
     Args:
@@ -452,7 +452,7 @@ def readings_of(texts: list[str], name: str, hints: ReadingHints) -> Iterator[tu
             numbers with and without ``%``.
     """
     texts = [text for text in texts if not is_missing_word(text)]
-    parts = parsed(texts, number_parts)
+    parts = parse_texts(texts, number_parts)
     if parts and 2 * len(parts) >= len(texts) and (found := _answer(parts, len(texts), MARK, name, hints)):
         signs = Counter(each.sign for each in parts.values())
         unit = next((sign for sign, _ in signs.most_common() if sign), None)
@@ -464,7 +464,7 @@ def readings_of(texts: list[str], name: str, hints: ReadingHints) -> Iterator[tu
             f"{first!r} is read with a minus, as all cells have brackets" if all("(" in text for text in parts) else ""
         )
         yield NumberReading("," if found[0] == "," else ".", unit), found[1] or note
-    parts = parsed(texts, partial(date_parts, pivot=hints.pivot))
+    parts = parse_texts(texts, partial(date_parts, pivot=hints.pivot))
     if found := _answer(parts, len(texts), ORDER, name, hints):
         open_order = any("" not in each.values for each in parts.values())
         yield DateReading(cast("DateOrder", found[0]) if open_order else None, hints.pivot), found[1]

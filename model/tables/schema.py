@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from murho.model.arrays import Array, Bools, Doubles, Ints, Places
-from murho.model.errors import listed
+from murho.model.errors import list_names
 from murho.model.json_validation import NotNegative, Stored
 from murho.model.tables.cells import MISSING_WORDS, canonical_category, format_date, without_codes
 from murho.model.tables.overrides import FeatureKind as FeatureKind
@@ -120,8 +120,8 @@ class Feature(Stored):
             "name": self.name,
             "kind": str(self.kind),
             "unit": self.unit,
-            "min": self._shown(self.minimum),
-            "max": self._shown(self.maximum),
+            "min": self._show(self.minimum),
+            "max": self._show(self.maximum),
             "categories": list(self.categories) if categorical else None,
             "missing": self.accepts_missing,
             **({"reading": asdict(self.reading)} if self.reading is not None else {}),
@@ -143,7 +143,7 @@ class Feature(Stored):
         if self.reading is not None and self.kind is not reads:
             raise ValueError(f"expected a reading of {self.kind} cells")
 
-    def _shown(self, value: float | None) -> float | str | None:
+    def _show(self, value: float | None) -> float | str | None:
         if value is not None and self.kind is FeatureKind.DATE:
             return format_date(value)
         return value
@@ -152,28 +152,30 @@ class Feature(Stored):
 def _outside_message(feature: Feature, value: Any) -> str:
     """Say what is unusual about a value outside the training range or categories, for people."""
     if feature.kind is FeatureKind.CATEGORICAL:
-        known = listed(feature.categories) or "none was"
+        known = list_names(feature.categories) or "none was"
         return f"category {value!r:.80} was not seen in training, or too rarely to be told apart ({known})"
     if feature.minimum is None or feature.maximum is None:
         return f"{with_unit(feature, value)} can't be compared: no training row has a value"
     side = "below" if value < feature.minimum else "above"
-    span = f"{written(feature, feature.minimum)} to {with_unit(feature, feature.maximum)}"
-    judged = f", and beyond {written(feature, feature.maximum + feature.ahead)}, as far ahead as the model was judged"
+    span = f"{format_value(feature, feature.minimum)} to {with_unit(feature, feature.maximum)}"
+    judged = (
+        f", and beyond {format_value(feature, feature.maximum + feature.ahead)}, as far ahead as the model was judged"
+    )
     return (
         f"{with_unit(feature, value)} is {side} the training range, {span}"
         f"{judged if feature.ahead and side == 'above' else ''}"
     )
 
 
-def written(feature: Feature, value: float) -> str:
+def format_value(feature: Feature, value: float) -> str:
     """Format a value of a numeric or date feature for people."""
     # 12 digits distinguish a value from the range's edge that it barely exceeds, and hide binary rounding.
     return format_date(value) if feature.kind is FeatureKind.DATE else f"{value:.12g}"
 
 
 def with_unit(feature: Feature, value: float) -> str:
-    """Format a value as `written` does, with the feature's unit if it has one."""
-    return f"{written(feature, value)} {feature.unit}" if feature.unit else written(feature, value)
+    """Format a value as `format_value` does, with the feature's unit if it has one."""
+    return f"{format_value(feature, value)} {feature.unit}" if feature.unit else format_value(feature, value)
 
 
 FEWEST_CLASSES = 2

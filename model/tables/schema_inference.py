@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from murho.model.arrays import Array, Doubles, Ints
-from murho.model.errors import MurhoError, OptionError, TableError, listed
+from murho.model.errors import MurhoError, OptionError, TableError, list_names
 from murho.model.tables.cells import MISSING_WORDS
 from murho.model.tables.columns import MOST_EXACT, canonical_column, rows_of
 from murho.model.tables.formats import unit_of
@@ -273,7 +273,7 @@ def columns_from_table(
         except TableError as error:
             if rows is None or error.row is None:
                 raise
-            raise error.moved(int(rows[error.row - 1]) + 1 - error.row) from error
+            raise error.shift_rows(int(rows[error.row - 1]) + 1 - error.row) from error
     return columns
 
 
@@ -355,7 +355,7 @@ def require_column(table: pa.Table, name: str, role: str, kind: type[MurhoError]
     if name not in existing:
         close = difflib.get_close_matches(name, existing, n=1)
         hint = f": did you mean {close[0]!r}?" if close else "."
-        shown = listed([textwrap.shorten(each, 60, placeholder="…") for each in existing], 30)
+        shown = list_names([textwrap.shorten(each, 60, placeholder="…") for each in existing], 30)
         raise kind(f"{role} {name!r} is not a column of the table{hint} Its columns are: {shown}")
 
 
@@ -378,7 +378,7 @@ def read_targets(table: pa.Table, target: Target) -> Doubles:
         row = int(np.argmax(unknown)) + 1
         raise TableError(
             f"target {target.name!r}, row {row}: {labels[row - 1]!r} is none of the {len(target.classes)} classes that "
-            f"the model knows ({listed(target.classes)})",
+            f"the model knows ({list_names(target.classes)})",
             row=row,
         )
     return codes

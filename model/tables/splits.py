@@ -132,7 +132,7 @@ def find_units(columns: Columns, groups: Mapping[str, Array] | None = None) -> U
             "judged by networks that learned from its equals"
         )
         return Units(np.arange(len(equal)), notes=(note,))
-    grouped = Units(joined_units([_group_codes(name, column) for name, column in groups.items()]), grouped=True)
+    grouped = Units(join_units([_group_codes(name, column) for name, column in groups.items()]), grouped=True)
     option = f"--group {' --group '.join(groups)}"
     if grouped.count < 2 and len(groups) > 1:
         raise OptionError(
@@ -141,7 +141,7 @@ def find_units(columns: Columns, groups: Mapping[str, Array] | None = None) -> U
         )
     if grouped.count < 2:
         raise OptionError(f"{option}: all rows are one group, so none can be held out: leave the option out")
-    whole = Units(joined_units([grouped.of_rows, equal]), grouped=True, notes=notes)
+    whole = Units(join_units([grouped.of_rows, equal]), grouped=True, notes=notes)
     joined = grouped.count - whole.count
     if whole.count < max(2, LEAST_SHARE_OF_GROUPS * grouped.count):
         return grouped
@@ -151,7 +151,7 @@ def find_units(columns: Columns, groups: Mapping[str, Array] | None = None) -> U
     return replace(whole, notes=(*notes, said))
 
 
-def joined_units(parts: Sequence[Ints]) -> Ints:
+def join_units(parts: Sequence[Ints]) -> Ints:
     """Join rows that share a code in any of several columns: the connected components, numbered from 0, ``[N]``.
 
     Args:
@@ -336,7 +336,7 @@ class Split:
         rows = generator.permutation(len(self.units.of_rows))
         return assign_folds(rows, FOLDS, self.units, generator)
 
-    def held_out(self, members: int) -> list[HeldOut]:
+    def held_out_groups(self, members: int) -> list[HeldOut]:
         """Return groups of held-out rows. The last group calibrates the bands; with folds, all groups do.
 
         Args:

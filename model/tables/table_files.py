@@ -26,9 +26,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murho.model.errors import OptionError, TableError, listed
+from murho.model.errors import OptionError, TableError, list_names
 from murho.model.tables.cells import as_text
-from murho.model.tables.formats import READERS, UNIT, format_of, mapped, with_notes
+from murho.model.tables.formats import READERS, UNIT, format_of, map_file, with_notes
 from murho.model.tables.overrides import AS_IT_IS, FileForm, composed
 from murho.model.tables.readings import is_missing_word
 
@@ -137,12 +137,12 @@ def _with_own_names(table: pa.Table) -> pa.Table:
         names.append(own)
         renamed += [] if own == name else [own]
     if renamed:
-        notes.append(f"names that were there before get a number: {listed(renamed, _SHOWN)}")
+        notes.append(f"names that were there before get a number: {list_names(renamed, _SHOWN)}")
     pairs = zip(given, table.columns, strict=True)
     cells = [name for name, column in pairs if _may_be_cell(name, _first_cells(column))]
     counted = all(map(str.isdigit, cells)) and cells == sorted(set(cells), key=int)  # as years are
     if len(cells) >= max(2, len(names) / 2) and not counted:
-        shown = listed(cells, _SHOWN)
+        shown = list_names(cells, _SHOWN)
         notes.append(f"the names look like cells of their columns ({shown}): if they are a row, give --no-header")
     return with_notes(table.rename_columns(names).replace_schema_metadata(table.schema.metadata), notes)
 
@@ -200,11 +200,11 @@ def _content(path: Path) -> tuple[str, pa.Buffer, list[str]]:
     try:
         if suffix == ".gz":
             with gzip.open(path) as packed:
-                return path.stem, _unpacked(packed), []
+                return path.stem, _unpack(packed), []
         if suffix == ".zip":
             return _member(path)
         with path.open("rb") as file:
-            return path.name, mapped(file), []
+            return path.name, map_file(file), []
     except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         kind = "gzip file" if suffix == ".gz" else "zip archive"
         raise TableError(f"{path} is not a whole {kind}: {error}") from error
@@ -212,10 +212,10 @@ def _content(path: Path) -> tuple[str, pa.Buffer, list[str]]:
         raise TableError(f"{path} is locked with a password: unpack it, and give the file within") from error
 
 
-def _unpacked(packed: gzip.GzipFile | IO[bytes]) -> pa.Buffer:
+def _unpack(packed: gzip.GzipFile | IO[bytes]) -> pa.Buffer:
     with tempfile.TemporaryFile() as file:
         shutil.copyfileobj(packed, file)
-        return mapped(file)
+        return map_file(file)
 
 
 def _member(path: Path) -> tuple[str, pa.Buffer, list[str]]:
@@ -223,10 +223,10 @@ def _member(path: Path) -> tuple[str, pa.Buffer, list[str]]:
         names = [name for name in archive.namelist() if _HIDDEN.match(name) is None]
         tables = [name for name in names if name.lower().endswith(tuple(READERS))]
         if len(tables) != 1:
-            inside = listed(tables or names) or "it is empty"
+            inside = list_names(tables or names) or "it is empty"
             raise TableError(f"{path} holds {len(tables)} tables ({inside}): unpack it, and give the one that is meant")
         with archive.open(tables[0]) as packed:
-            data = _unpacked(packed)
+            data = _unpack(packed)
     beside = f", beside {len(names) - 1} other files" if names[1:] else ""
     return tables[0].rpartition("/")[2], data, [f"read {tables[0]} in the archive{beside}"]
 

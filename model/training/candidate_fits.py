@@ -32,7 +32,7 @@ from murho.model.training.candidates import (
     stage_title,
     warm_up_share,
 )
-from murho.model.training.scoring import DRAWS, ClassScorer, NumberScorer, extrapolated, judge_scores
+from murho.model.training.scoring import DRAWS, ClassScorer, NumberScorer, extrapolate, judge_scores
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -153,7 +153,7 @@ class CandidateFits:
             attempt = Attempt(candidate, stage, nll, crps[0] if crps else None, seconds, rows, outcome.history)
             self.plan.spend(work, max(0.0, seconds - outcome.history[-1].seconds))
             self.newest = attempt, outcome
-            self._reporter.scored(attempt)
+            self._reporter.show_scores(attempt)
             self.interrupted = held_back.came or outcome.stopped == "interrupted"
         self.attempts.append(attempt)
         trim_heap()
@@ -175,7 +175,7 @@ class CandidateFits:
     def row_scores(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
         """Scores of every validation row: NLL and CRPS ``[2, N]``, or the log loss alone ``[1, N]``."""
         scores = self.judge_scores(candidate, outcome, validation)
-        return extrapolated(scores, outcome.network, validation)
+        return extrapolate(scores, outcome.network, validation)
 
     def work_of_scoring(self, outcome: Fit, rows: int) -> float:
         """Reference seconds of `row_scores`."""

@@ -51,7 +51,7 @@ class Reporter:
     def stage(self, stage: Stage) -> None:
         """Show that a stage of a training begins. A single fit outside of a search has no stage."""
 
-    def scored(self, attempt: Attempt) -> None:
+    def show_scores(self, attempt: Attempt) -> None:
         """Show the scores of a finished fit."""
 
     def say(self, message: str) -> None:

@@ -26,7 +26,7 @@ from murho.model.distributions.target_transforms import TRANSFORMS, Identity, Li
 from murho.model.encoding.distribution_fit import FEWEST_ROWS, fit_feature_distribution
 from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoded, Encoder, InputChoice
 from murho.model.encoding.feature_distribution import FeatureDistribution
-from murho.model.errors import OptionError, TableError, counted
+from murho.model.errors import OptionError, TableError, format_count
 from murho.model.tables.columns import canonical_column, rows_of
 from murho.model.tables.inference import infer_column
 from murho.model.tables.readings import ReadingHints
@@ -175,7 +175,9 @@ def hold_out(
     times = canonical_column(column, found.kind, name, found.reading, hints.missing(name))
     split = split_in_time(times, options.members, most_held_out=most_held_out)
     missing = int(np.isnan(times).sum())
-    return split, [f"column {name!r}: {counted(missing, 'missing cell')}; such rows count as old"] if missing else []
+    return split, [
+        f"column {name!r}: {format_count(missing, 'missing cell')}; such rows count as old"
+    ] if missing else []
 
 
 LEAST_LEFT = 1e-3
@@ -266,7 +268,7 @@ class Training:
             forward=self.split.forward,
         )
 
-    def encoded(self, inputs: InputChoice) -> Encoded:
+    def encode(self, inputs: InputChoice) -> Encoded:
         """All rows as a choice of inputs."""
         inputs = _of_encoder(inputs)
         if inputs not in self._encoded:
@@ -348,12 +350,12 @@ class Training:
                 f"target {target!r}: its numbers differ by {furthest:g} at most, too little to compute with: give it "
                 f"in a smaller unit, such as times {1.0 / scale:.0e}"
             )
-        left = self._left_by_line((values - location) / scale, weights) if self.starts_at_line else 1.0
+        left = self._line_residual((values - location) / scale, weights) if self.starts_at_line else 1.0
         return Standardisation(fitted, location, scale * left, self.limits), 1.0 / left
 
-    def _left_by_line(self, targets: Doubles, weights: Doubles | None) -> float:
+    def _line_residual(self, targets: Doubles, weights: Doubles | None) -> float:
         """Standard deviation of what a line through the features leaves of training targets of standard deviation 1."""
-        inputs = torch.from_numpy(self.encoded(InputChoice("standard")).inputs[self.split.learned]).double()
+        inputs = torch.from_numpy(self.encode(InputChoice("standard")).inputs[self.split.learned]).double()
         line = fit_line(inputs, torch.from_numpy(targets), None if weights is None else torch.from_numpy(weights))
         return min(1.0, max(LEAST_LEFT, line.noise))
 
@@ -393,7 +395,7 @@ class Training:
     ) -> Rows:
         targets = self.standardisation(transform).forward(torch.from_numpy(self.targets[numbers]))
         return Rows(
-            torch.from_numpy(self.encoded(inputs).inputs[numbers]),
+            torch.from_numpy(self.encode(inputs).inputs[numbers]),
             targets.float(),
             None if folds is None else torch.from_numpy(folds),
             self.split.forward,

@@ -199,7 +199,7 @@ def extrapolation_trial(posterior: Posterior, columns: Columns, target_std: floa
     def values_of(encoded: Encoded) -> Doubles:
         """Function values, ``[S, B]``, standardised."""
         with torch.inference_mode():
-            drawn = posterior.drawn(encoded, DRAWS, SEED)
+            drawn = posterior.draw_rows(encoded, DRAWS, SEED)
             value = posterior.likelihood.function_values(drawn.outputs, drawn.members)
         return np.asarray(value.double().cpu().numpy())
 

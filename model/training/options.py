@@ -280,7 +280,7 @@ class TrainOptions(BaseModel):
 Options = TypeVar("Options", bound=BaseModel)
 
 
-def validated(kind: type[Options], values: Mapping[str, Any]) -> Options:
+def validate_options(kind: type[Options], values: Mapping[str, Any]) -> Options:
     """Options of a kind; an OptionError names each invalid one and what is expected."""
     try:
         return kind.model_validate(values)
@@ -297,7 +297,7 @@ def make_options(values: Mapping[str, Any]) -> TrainOptions:
     Raises:
         OptionError: A value is invalid. The message names each invalid option and what is expected.
     """
-    options = validated(TrainOptions, values)
+    options = validate_options(TrainOptions, values)
     if options.group and options.time is not None:
         raise OptionError(
             "--group and --time can't be combined: give --group if rows of new groups will be asked for, or --time if "

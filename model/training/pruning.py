@@ -118,6 +118,6 @@ def prune(old: Posterior, fraction: float, rows: LabelledRows | None = None) -> 
     order, enough = np.random.Generator(np.random.PCG64(old.seed)).permutation(count), count >= FEWEST_ROWS_TO_CALIBRATE
     # No member has learned from the rows; each half is scored with a calibration from the other half.
     groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
-    spec = old.spec.made_now(metrics={}, architecture=architecture)
+    spec = old.spec.stamp(metrics={}, architecture=architecture)
     new = Posterior(spec, without_absent(old.tensors, architecture))
     return revise(old, new, "pruning", asdict(what), rows, groups, calibrating=range(2) if enough else ())

@@ -56,7 +56,7 @@ class LabelledRows:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def standardised(self, posterior: Posterior) -> torch.Tensor:
+    def standardise_targets(self, posterior: Posterior) -> torch.Tensor:
         """The transformed and standardised targets, ``[N]``, float32."""
         return posterior.spec.target.forward(torch.from_numpy(self.targets)).float()
 
@@ -240,7 +240,7 @@ def revise(
         "after": _scores(after),
     }
     spec = replace(spec, records={**spec.records, kind: record})
-    return Revised(new.described(spec), kind, before, after, None if found is None else found.held_out, history)
+    return Revised(new.with_spec(spec), kind, before, after, None if found is None else found.held_out, history)
 
 
 def _scores(report: dict[str, Any] | None) -> dict[str, float] | None:

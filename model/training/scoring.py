@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from murho.model.bbb.fit_rows import LEAST_LOG_DENSITY, Rows, ensemble_of, judged
+from murho.model.bbb.fit_rows import LEAST_LOG_DENSITY, Rows, ensemble_of, judge_rows
 from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
 from murho.model.bbb.network import BayesianNetwork
 from murho.model.distributions.target_transforms import Standardisation
@@ -103,7 +103,7 @@ def judge_scores(
         parts = (part.expand(*outputs.shape[:2], -1) for part in scorer.parts(outputs))
         return [part.unflatten(1, (draws, -1)).movedim(1, 2) for part in parts]
 
-    kept = judged(network, rows, parts_of, draws=draws, seed=seed_for(seed, "scores"), size=1024)
+    kept = judge_rows(network, rows, parts_of, draws=draws, seed=seed_for(seed, "scores"), size=1024)
     scores = []
     for block in torch.arange(len(rows)).split(1024):
         parts = [part[:, block].double().movedim(2, 1) for part in kept]
@@ -116,7 +116,7 @@ def judge_scores(
     return torch.cat(scores, dim=2)
 
 
-def extrapolated(scores: Tensor, network: BayesianNetwork, rows: Rows) -> Tensor:
+def extrapolate(scores: Tensor, network: BayesianNetwork, rows: Rows) -> Tensor:
     """Scores of every row under all members (`ensemble_score`).
 
     Args:

@@ -154,7 +154,7 @@ def _dimensions_of_numbers(data: Training) -> Iterator[SearchDimension]:
         targets = data.targets[data.split.learned]
         suited = [kind for kind in others if suits(kind, targets, data.limits, options)]
         if "negative-binomial" in suited and not is_overdispersed(
-            targets, data.encoded(InputChoice("standard")).inputs[data.split.learned]
+            targets, data.encode(InputChoice("standard")).inputs[data.split.learned]
         ):
             suited.remove("negative-binomial")
         yield SearchDimension("noise", tuple(suited))

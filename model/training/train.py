@@ -17,7 +17,7 @@ from murho.model.bbb.network import learned_tensors
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.spec import ModelSpec
 from murho.model.encoding.feature_distribution import FeatureDistribution, QuantileScores
-from murho.model.encoding.imputation import imputed_columns
+from murho.model.encoding.imputation import impute_columns
 from murho.model.encoding.outliers import Distances
 from murho.model.evaluation.held_out import calibrate_held_out
 from murho.model.evaluation.held_out_totals import calibrate_totals
@@ -161,8 +161,8 @@ def _finish(training: Training, result: SearchResult, most_rows: int | None = No
     training.reporter.stage(
         Stage("calibrating and scoring on held-out rows", fits, fits, done=SHARE_OF_SEARCH, share=0.0)
     )
-    encoded, targets = training.encoded(candidate.inputs), training.targets
-    groups = _at_most(most_rows, split.held_out(result.fit.network.architecture.members))
+    encoded, targets = training.encode(candidate.inputs), training.targets
+    groups = _at_most(most_rows, split.held_out_groups(result.fit.network.architecture.members))
     units, grouped = (None, False) if split.units is None else (split.units.of_rows, split.units.grouped)
     posterior, spread, beyond_range = _read_out(training, result, groups)
     calibrated = calibrate_held_out(
@@ -197,11 +197,11 @@ def _finish(training: Training, result: SearchResult, most_rows: int | None = No
             training.reporter.say(
                 "boosted trees predict held-out rows better than this first look: train without --quick"
             )
-    spec = posterior.spec.made_now(calibration=calibrated.conformal, totals=totals, metrics=metrics, training=facts)
+    spec = posterior.spec.stamp(calibration=calibrated.conformal, totals=totals, metrics=metrics, training=facts)
     evidence = Evidence(
         training.columns, targets, training.row_numbers, calibrated.held_out, result.attempts, result.best
     )
-    return Trained(posterior.described(spec), evidence)
+    return Trained(posterior.with_spec(spec), evidence)
 
 
 def _read_out(
@@ -223,7 +223,7 @@ def _read_out(
     one_by_one = split.units is None or not split.units.grouped
     if training.schema.target.classes is None and options.temperature is None and one_by_one and not split.forward:
         raw = Posterior(spec, learned, engine="torch")
-        spread = weight_factor(raw, training.encoded(candidate.inputs), training.targets, groups, training.weights)
+        spread = weight_factor(raw, training.encode(candidate.inputs), training.targets, groups, training.weights)
         learned = scale_weights(learned, spread)
     beyond_range = partial(with_extrapolation_prior, architecture=architecture, means=chosen.likelihood.means)
     slopes: Mapping[int, float] = {}
@@ -297,7 +297,7 @@ def _example(schema: Schema, distribution: FeatureDistribution | None) -> dict[s
         each.name: np.array([None], object) if each.kind is FeatureKind.CATEGORICAL else np.array([np.nan])
         for each in features
     }
-    drawn = imputed_columns(distribution, replace(schema, features=features), nothing)
+    drawn = impute_columns(distribution, replace(schema, features=features), nothing)
     row = int(Distances.of(distribution, drawn).whole.max(axis=0).argmin())
     return {each.name: _cell(each, drawn[each.name][row], distribution) for each in features}
 

@@ -130,7 +130,7 @@ def fit_to_new_rows(
     likelihood.learn_target(spec.target)
     network = BayesianNetwork(spec.architecture, torch.Generator())
     load_tensors(network.named_tensors() | noise_tensors(likelihood), old.tensors)
-    features, targets = torch.from_numpy(rows.encoded.inputs), rows.standardised(old)
+    features, targets = torch.from_numpy(rows.encoded.inputs), rows.standardise_targets(old)
     folds = None if split.folds is None else torch.from_numpy(split.folds)
 
     def part(numbers: np.ndarray) -> Rows:
@@ -219,7 +219,7 @@ def update(
         reporter.say(f"interrupted: kept the best parameters so far (epoch {outcome.best_epoch})")
 
     likelihood, tensors = old.spec.likelihood, learned_tensors(outcome.network, outcome.likelihood)
-    spec = old.spec.made_now(
+    spec = old.spec.stamp(
         likelihood=replace(
             likelihood,
             wide=None if likelihood.wide is None else WideRule.after(rows_before + learned, likelihood.wide.most),
@@ -229,7 +229,7 @@ def update(
         )
     )
     groups = [HeldOut(split.calibration if held_out else split.training, None)]
-    groups = groups if split.folds is None else split.held_out(members)
+    groups = groups if split.folds is None else split.held_out_groups(members)
     calibrating = held_out and (spec.calibration is not None or len(rows) >= FEWEST_ROWS_TO_CALIBRATE)
     facts = {
         "left_out_rows": rows.left_out,

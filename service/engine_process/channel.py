@@ -207,7 +207,7 @@ class Channel:
         encoded = self._encoder.encode(_Frame(message, listed))
         size = sum(_aligned_size(array.nbytes) for array in arrays)
         if size <= MOST_INLINE:
-            pieces = [HEAD.pack(len(encoded), 0, size), encoded, *_padded(arrays)]
+            pieces = [HEAD.pack(len(encoded), 0, size), encoded, *_pad(arrays)]
             self._outbox.append((memoryview(b"".join(pieces)), None))
         else:
             file = os.memfd_create("murho")
@@ -293,7 +293,7 @@ def _aligned_size(size: int) -> int:
     return -(-size // ALIGNED) * ALIGNED
 
 
-def _padded(arrays: Iterable[NDArray[Any]]) -> Iterator[bytes]:
+def _pad(arrays: Iterable[NDArray[Any]]) -> Iterator[bytes]:
     for array in arrays:
         data = array.tobytes()
         yield data

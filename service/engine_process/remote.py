@@ -161,7 +161,7 @@ class RemoteEngine(Engine):
             ServiceError: See `Loader.apply`.
         """
         if self._channel is None:
-            raise _lost()
+            raise _lost_error()
         before, number = self._registry.snapshot, next(self._numbers)
         future = self._changes[number] = asyncio.get_running_loop().create_future()
         self._send(ChangeRequest(number, pickle.dumps(change)))
@@ -175,7 +175,7 @@ class RemoteEngine(Engine):
 
     def _submit(self, jobs: Sequence[Job]) -> None:
         if self._channel is None:
-            self._settle([(job, _lost()) for job in jobs])
+            self._settle([(job, _lost_error()) for job in jobs])
             return
         by_model: dict[RemoteModel, list[Job]] = {}
         for job in jobs:
@@ -183,7 +183,7 @@ class RemoteEngine(Engine):
             by_model.setdefault(job.model, []).append(job)
         for model, mine in by_model.items():
             if self._models.get(model.number) is not model:  # of an engine that was lost
-                self._settle([(job, _lost()) for job in mine])
+                self._settle([(job, _lost_error()) for job in mine])
                 continue
             listed = []
             for job in mine:
@@ -327,10 +327,10 @@ class RemoteEngine(Engine):
         jobs = list(self._jobs.values())
         self._jobs.clear()
         self._job_numbers.clear()
-        self._settle([(job, _lost()) for job in jobs])
+        self._settle([(job, _lost_error()) for job in jobs])
         for future in self._changes.values():
             if not future.cancelled():
-                future.set_exception(_lost())
+                future.set_exception(_lost_error())
         self._changes.clear()
         self._registry.snapshot = self._empty
         self._connect()
@@ -352,5 +352,5 @@ def _block(model: RemoteModel, jobs: Sequence[Job]) -> tuple[NDArray[np.float64]
     return block, texts
 
 
-def _lost() -> NotReadyError:
+def _lost_error() -> NotReadyError:
     return NotReadyError("The engine has ended, and is started again. Try again in a moment.", retry_after=1)

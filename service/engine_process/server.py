@@ -231,7 +231,7 @@ class EngineServer:
                     self._scheduler.abandon(job)
             case ChangeRequest(number, change):
                 self._watcher.ask(pickle.loads(change)).add_done_callback(
-                    lambda future: self._call(partial(self._changed, front_end, number, future))
+                    lambda future: self._call(partial(self._note_change, front_end, number, future))
                 )
             case ModelRelease(model):
                 del front_end.models[model]
@@ -279,7 +279,7 @@ class EngineServer:
             front_end, number = owner
             del front_end.jobs[number]
             if isinstance(outcome, BaseException):
-                failures[front_end].append((number, self._pickled(outcome)))
+                failures[front_end].append((number, self._pickle(outcome)))
             else:
                 groups[front_end][id(outcome.prediction)].append((number, job, outcome))
         for part in done.slices:
@@ -318,7 +318,7 @@ class EngineServer:
         if front_end.channel.is_full:
             self._look_after(front_end.channel.fileno(), front_end)
 
-    def _pickled(self, error: BaseException) -> bytes:
+    def _pickle(self, error: BaseException) -> bytes:
         if isinstance(error, MurhoError):
             return pickle.dumps(error)
         self._log.error("a computation failed", exc_info=error)
@@ -348,7 +348,7 @@ class EngineServer:
         served = SharedSnapshot.of(snapshot, front_end.served, described)
         self._send(front_end, SnapshotUpdate(self._turn, pickle.dumps(served)))
 
-    def _changed(self, front_end: _FrontEnd, number: int, future: Future[Swap]) -> None:
+    def _note_change(self, front_end: _FrontEnd, number: int, future: Future[Swap]) -> None:
         """Note that a change is made, or could not be; the front end is told once all others show it."""
         self._changes.append((self._turn, front_end, number, future.exception()))
         self._end_changes()
@@ -359,7 +359,7 @@ class EngineServer:
         for change in self._changes:
             turn, front_end, number, failure = change
             if turn <= least:
-                self._send(front_end, ChangeOutcome(number, None if failure is None else self._pickled(failure)))
+                self._send(front_end, ChangeOutcome(number, None if failure is None else self._pickle(failure)))
             else:
                 waiting.append(change)
         self._changes = waiting

@@ -264,7 +264,7 @@ class Connection(HttpToolsProtocol):
         problem = problem_details(error, request_id).document()
         kind = problem["type"].rpartition(":")[2]
         self._service.telemetry.protocol_errors.labels(kind).inc()
-        if (held_back := LOG.held_back()) is not None:
+        if (held_back := LOG.hold_back()) is not None:
             structlog.get_logger("murho.connection").warning(
                 "connection refused",
                 client="{}:{}".format(*self.client) if self.client else "unknown",

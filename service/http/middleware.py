@@ -42,7 +42,7 @@ from murho.service.errors import (
     problem_response,
 )
 from murho.service.security import Caller
-from murho.service.telemetry.log import REQUEST_ID, TRACEPARENT, Stderr, Tracing, escaped, for_people
+from murho.service.telemetry.log import REQUEST_ID, TRACEPARENT, Stderr, Tracing, escape_texts, for_people
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -218,7 +218,7 @@ class AccessLog:
         except orjson.JSONEncodeError:  # half a character
             line = b"\\"
         if b"\\" in line or not line.decode().isprintable():
-            line = orjson.dumps({**escaped(facts), **said}, str, orjson.OPT_UTC_Z)
+            line = orjson.dumps({**escape_texts(facts), **said}, str, orjson.OPT_UTC_Z)
         self._lines.append(line)
         if len(self._lines) >= FLUSH_LINES:
             self.flush()
@@ -280,7 +280,7 @@ class Paths:
             if "caller" not in state:
                 client = scope.get("client")
                 security, address = self.service.security, client[0] if client else "unknown"
-                state["caller"] = security.admitted(scope["path"], scope["headers"], address)
+                state["caller"] = security.authenticate(scope["path"], scope["headers"], address)
             if (found := self.find(scope["method"], scope["path"])) is not None:
                 route, scope["path_params"] = found
                 state["route"] = route.path
@@ -436,7 +436,7 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def shared_with(origins: Sequence[str], app: ASGIApp) -> ASGIApp:
+def share_with(origins: Sequence[str], app: ASGIApp) -> ASGIApp:
     """Return an application whose answers the pages of some origins may read, and which tells browsers so."""
     return CORSMiddleware(
         app,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
-from murho.model.checkpoint.stores import CheckpointStore, place_of, shown_place
+from murho.model.checkpoint.stores import CheckpointStore, describe_place, place_of
 from murho.model.errors import MurhoError, StorageError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class CheckpointSource:
 
     def __init__(self, store: CheckpointStore, device: str, *, cache: DrawCache | None = None) -> None:
         self._store, self._device, self._cache = store, device, cache
-        self.place = shown_place(place_of(store.place))
+        self.place = describe_place(place_of(store.place))
         self._loaded: weakref.WeakKeyDictionary[ModelLike, CheckpointReference] = weakref.WeakKeyDictionary()
 
     def list(self) -> list[CheckpointReference]:

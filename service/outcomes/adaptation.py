@@ -69,7 +69,7 @@ class AdaptationFollower:
         for name, places in groupby(range(len(scored.pits)), key=scored.states.__getitem__):
             then = None if name is None else state_of(earlier(int(name)))
             if name is None or then is not None:
-                state = state.learned(scored.pits[list(places)], then, SCORES)
+                state = state.update(scored.pits[list(places)], then, SCORES)
         return json.dumps(state.to_json())
 
 

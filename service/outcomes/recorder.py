@@ -162,7 +162,7 @@ class Recorder:
         first, prefix = answers[0], f"{time.time_ns() // 1_000_000:011x}{self._own}{next(self._numbers):x}"
         own = (f"{prefix}-{row}" for row in count())  # in the order of time, of a random prefix of the process
         ids = [list(islice(own, len(each.prediction)) if each.ids is None else each.ids) for each in answers]
-        means, kept = _kept_of([each.prediction for each in answers])
+        means, kept = _pack([each.prediction for each in answers])
         inputs = None if first.inputs is None else [cell for each in answers for cell in each.inputs or ()]
         decisions = None if first.decisions is None else [said for each in answers for said in each.decisions or ()]
         of_all, model = [key for each in ids for key in each], first.model
@@ -356,7 +356,7 @@ def _directory_of(store: Store) -> Path:
     return Path(tempfile.gettempdir()) / f"murho-{os.getuid()}-{digest}"
 
 
-def _kept_of(predictions: Sequence[AnyPrediction]) -> tuple[bytes, bytes]:
+def _pack(predictions: Sequence[AnyPrediction]) -> tuple[bytes, bytes]:
     """Return means and answer as `Batch` has them."""
     numbers = [each for each in predictions if isinstance(each, Prediction)]
     if numbers:

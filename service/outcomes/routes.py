@@ -16,10 +16,10 @@ from murho.model.tables.csv_reader import parse_csv, read_header
 from murho.service.context import ContextDependency, JSONBytes, ServiceContext
 from murho.service.errors import MediaTypeError, TooLargeError, UnknownModelError, wrong
 from murho.service.outcomes.types import QualityQuery, VersionFacts
-from murho.service.predict.budgets import decompressed, whole_body
+from murho.service.predict.budgets import decompress, whole_body
 from murho.service.predict.json_bodies import load_json
 from murho.service.predict.json_rows import MAX_LISTED, Problems, pointer, shorten
-from murho.service.predict.options import LONGEST_ID, Many, RequestModel, ResponseModel, shown, validate_document
+from murho.service.predict.options import LONGEST_ID, Many, RequestModel, ResponseModel, describe, validate_document
 from murho.service.predict.routes import REFERENCE
 from murho.service.security import Caller
 from murho.service.settings import Settings
@@ -160,10 +160,10 @@ def _add(
     recorder, settings = service.require_recorder(), service.settings
     recorder.settle()
     facts = _facts(service, name)
-    body = decompressed(body, coding, settings.max_body_bytes)
+    body = decompress(body, coding, settings.max_body_bytes)
     ids, values = READERS[media_type](body, settings)
     classes = any(each.classes is not None for each in facts.values())
-    ids, values = checked(ids, values, classes=classes, texts=media_type == "text/csv")
+    ids, values = check_outcomes(ids, values, classes=classes, texts=media_type == "text/csv")
     stored = {caller.stored_id(key): key for key in ids}
     known = recorder.store.known(name, [*stored]) if caller.digest else ()
     own = {stored[key]: key for key in known}
@@ -244,7 +244,7 @@ READERS = {
 }
 
 
-def checked(ids: list[Any], values: list[Any], *, classes: bool, texts: bool) -> "tuple[list[str], list[Value]]":
+def check_outcomes(ids: list[Any], values: list[Any], *, classes: bool, texts: bool) -> "tuple[list[str], list[Value]]":
     """Return ids, and values as a model predicts them.
 
     Args:
@@ -265,7 +265,7 @@ def checked(ids: list[Any], values: list[Any], *, classes: bool, texts: bool) ->
         try:
             checked.append(canonical_category(value) if classes else _number(value, texts=texts))
         except (ValueError, OverflowError):
-            message = f"Expected {expected}, not {shown(value)}."
+            message = f"Expected {expected}, not {describe(value)}."
             problems.add(place, pointer("outcomes", place, "value"), message)
     problems.raise_any()
     return ids, checked

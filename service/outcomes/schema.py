@@ -160,7 +160,7 @@ def address_of(store: str) -> URL:
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername not in {"sqlite", "postgresql+psycopg"} or (url.drivername == "sqlite" and not url.database):
         raise OptionError(
-            f"The store {shown(url)!r} is neither a file nor an address such as "
+            f"The store {hide_password(url)!r} is neither a file nor an address such as "
             "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE."
         )
     if url.drivername == "sqlite" and (url.query or str(url.database).startswith((":memory:", "file:"))):
@@ -170,7 +170,7 @@ def address_of(store: str) -> URL:
     return url
 
 
-def shown(url: URL) -> str:
+def hide_password(url: URL) -> str:
     """Return a store's address without its password."""
     return url.database or "" if url.drivername == "sqlite" else url.render_as_string(hide_password=True)
 
@@ -188,7 +188,7 @@ def open_engine(url: URL) -> Engine:
         engine = create_engine(url, **options)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise OptionError(
-            f"The store {shown(url)} needs the package {getattr(error, 'name', None) or 'psycopg'}: "
+            f"The store {hide_password(url)} needs the package {getattr(error, 'name', None) or 'psycopg'}: "
             "pip install 'murho[postgres]'."
         ) from None
     if url.drivername == "sqlite":
@@ -196,12 +196,12 @@ def open_engine(url: URL) -> Engine:
         event.listen(engine, "begin", _begin)
     try:
         with engine.execution_options(writes=True).begin() as connection:
-            _create_tables(connection, shown(url))
+            _create_tables(connection, hide_password(url))
     except (SQLAlchemyError, OptionError) as error:
         engine.dispose()
         if isinstance(error, OptionError):
             raise
-        raise OptionError(f"The store {shown(url)} can't be opened: {reason_of(error)}.") from None
+        raise OptionError(f"The store {hide_password(url)} can't be opened: {reason_of(error)}.") from None
     return engine
 
 
@@ -255,14 +255,14 @@ def _transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
             yield connection
     except SQLAlchemyError as error:
         raise NotReadyError(
-            f"The store {shown(engine.url)} can't be used now: {reason_of(error)}. Try again later."
+            f"The store {hide_password(engine.url)} can't be used now: {reason_of(error)}. Try again later."
         ) from error
 
 
 reading, writing = (partial(_transaction, writes=writes) for writes in (False, True))
 
 
-def serialised(connection: Connection, *models: str) -> None:
+def serialise_writes(connection: Connection, *models: str) -> None:
     """Make other transactions that write about these models wait for the end of this one; SQLite does by itself."""
     if connection.dialect.name == "postgresql":
         for model in sorted(set(models)):

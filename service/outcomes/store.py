@@ -29,7 +29,7 @@ from murho.service.outcomes.schema import (
     dialect_insert,
     open_engine,
     reading,
-    serialised,
+    serialise_writes,
     upsert,
     writing,
 )
@@ -113,7 +113,7 @@ class Store:
         ]
         known = [{"model": model, "version": version, "facts": said} for (model, version), said in facts.items()]
         with writing(self.engine) as connection:
-            serialised(connection, *{batch.model for batch in batches})
+            serialise_writes(connection, *{batch.model for batch in batches})
             upsert(connection, VERSIONS, known)
             upsert(connection, PREDICTIONS, rows)
             upsert(connection, REQUESTS, shared)
@@ -132,12 +132,12 @@ class Store:
     def known(self, model: str, ids: Sequence[str]) -> set[str]:
         """Return those of the ids under which a prediction of a model is recorded."""
         with reading(self.engine) as connection:
-            return {row.id for part in _parts(ids) for row in _predicted(connection, model, part)}
+            return {row.id for part in _parts(ids) for row in _select_predictions(connection, model, part)}
 
     def prediction(self, model: str, key: str) -> Row[Any] | None:
         """Return the row of an id among the predictions of a model; None: there is none."""
         with reading(self.engine) as connection:
-            return next(iter(_predicted(connection, model, (key,))), None)
+            return next(iter(_select_predictions(connection, model, (key,))), None)
 
     def shared(self, key: str) -> str | None:
         """Return what decisions share, JSON, by its id; None: it isn't there."""
@@ -175,9 +175,9 @@ class Store:
         revised, unknown = 0, dict[str, str]()
         for part in _parts(tuple(given)):
             with writing(self.engine) as connection:
-                serialised(connection, model)
+                serialise_writes(connection, model)
                 facts = _facts(connection, model)
-                rows = {row.id: row for row in _predicted(connection, model, part)}
+                rows = {row.id: row for row in _select_predictions(connection, model, part)}
                 new, earlier = list[RowOutcome](), list[Row[Any]]()
                 for key in part:
                     row, value = rows.get(key), given[key]
@@ -297,14 +297,19 @@ class Store:
         Returns its number.
         """
         with writing(self.engine) as connection:
-            serialised(connection, model)
+            serialise_writes(connection, model)
             return _put(connection, (model, version, kind), document, _moment(connection, model), until=0.0)
 
     def forget(self, model: str, ids: Sequence[str]) -> int:
         """Delete predictions as if they and their outcomes had never been. Returns how many there were."""
         with writing(self.engine) as connection:
-            serialised(connection, model)
-            rows = [row for part in _parts(ids) for row in _predicted(connection, model, part) if row.came is not None]
+            serialise_writes(connection, model)
+            rows = [
+                row
+                for part in _parts(ids)
+                for row in _select_predictions(connection, model, part)
+                if row.came is not None
+            ]
             gone = sum(_delete(connection, model, part) for part in _parts(ids))
             self._leave_out(connection, model, _facts(connection, model), rows, _moment(connection, model))
             return gone
@@ -314,7 +319,7 @@ class Store:
         found = PREDICTIONS.c
         query = select(found.version, found.at).where(found.model == model, found.came.is_not(None))
         with writing(self.engine) as connection:
-            serialised(connection, model)
+            serialise_writes(connection, model)
             rows: Sequence[Any] = connection.execute(query).all()
             self._leave_out(connection, model, _facts(connection, model), rows, _moment(connection, model), since=-1.0)
         return len(rows)
@@ -344,7 +349,7 @@ class Store:
             with writing(self.engine) as connection:
                 rows = sorted((row.model, row.id) for row in connection.execute(oldest))
                 for model, part in groupby(rows, key=lambda row: row[0]):
-                    serialised(connection, model)
+                    serialise_writes(connection, model)
                     ids, facts = [key for _, key in part], _facts(connection, model)
                     # An hour that keeps some of its predictions may be counted again.
                     last = found.model == model, found.id.in_(ids), found.at < before, found.at >= hour * HOUR
@@ -449,7 +454,7 @@ def _roll(connection: Connection, scored: Scored, row_outcomes: Sequence[RowOutc
     connection.execute(statement.on_conflict_do_update(index_elements=ROLLUPS.primary_key, set_=changed), lines)
 
 
-def _predicted(connection: Connection, model: str, ids: Sequence[str]) -> Sequence[Row[Any]]:
+def _select_predictions(connection: Connection, model: str, ids: Sequence[str]) -> Sequence[Row[Any]]:
     return connection.execute(select(PREDICTIONS).where(PREDICTIONS.c.model == model, PREDICTIONS.c.id.in_(ids))).all()
 
 

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 
 from murho.model.evaluation.recorded import LEVELS, band_ends, class_pits, class_sums, number_pits, number_sums
 from murho.model.tables.cells import parse_date
-from murho.model.tables.schema import Feature, FeatureKind, written
+from murho.model.tables.schema import Feature, FeatureKind, format_value
 from murho.service.predict.options import RequestModel
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class FeatureFacts(msgspec.Struct, frozen=True):
             return cls(feature.name, date, ("any",), ())
         inner = (low + (high - low) * part / PARTS for part in range(1, PARTS))
         edges = sorted({float(round(edge)) if date else float(f"{edge:.3g}") for edge in inner})
-        texts = [written(feature, edge) for edge in edges]
+        texts = [format_value(feature, edge) for edge in edges]
         between = (f"{left} to {right}" for left, right in pairwise(texts))
         return cls(feature.name, date, (f"below {texts[0]}", *between, f"{texts[-1]} and above"), tuple(edges))
 
@@ -286,10 +286,10 @@ def by_version(
     fitting.sort(key=lambda each: (each[0].version, each[0].at, each[0].id))
     for version, part in groupby(fitting, key=lambda each: str(each[0].version)):
         pairs = list(part)
-        yield _scored(model, version, facts[version], pairs), pairs
+        yield _score(model, version, facts[version], pairs), pairs
 
 
-def _scored(model: str, version: str, facts: VersionFacts, row_outcomes: Sequence[RowOutcome]) -> Scored:
+def _score(model: str, version: str, facts: VersionFacts, row_outcomes: Sequence[RowOutcome]) -> Scored:
     rows, classes = [row for row, _ in row_outcomes], facts.classes
     answers = np.frombuffer(b"".join(row.answer for row in rows), np.float32).reshape(len(rows), -1)
     shares = np.array([_share(row.id) for row in rows])
@@ -336,7 +336,7 @@ class QualityQuery(RequestModel):
 
     @field_validator("coverage")
     @classmethod
-    def _counted(cls, coverage: float | None) -> float | None:
+    def _check_coverage(cls, coverage: float | None) -> float | None:
         if coverage is not None and (not 0.0 < coverage < 1.0 or len(set(band_ends(coverage))) < 2):
             raise ValueError(f"Expected a share that is counted: {COUNTED}")
         return coverage

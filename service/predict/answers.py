@@ -31,7 +31,7 @@ from murho.model.predictive.prediction import (
     PredictOptions,
     level_hint,
 )
-from murho.service.predict.budgets import VARY, compressed
+from murho.service.predict.budgets import VARY, compress
 from murho.service.predict.options import PredictRequest, RecordOptions, ResponseModel
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def whole(encoded: Encoded, coding: str | None) -> Body:
     sink, headers = BytesIO(), {**encoded.headers, **VARY}
     sink.writelines(encoded.pieces)
     content = sink.getvalue()  # no copy
-    if coding is not None and (small := compressed(content, coding)) is not None:
+    if coding is not None and (small := compress(content, coding)) is not None:
         content, headers["content-encoding"] = small, coding
     return Body(content, encoded.media_type, headers)
 

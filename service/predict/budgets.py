@@ -234,7 +234,7 @@ WINDOWS = {"gzip": GZIP, "x-gzip": GZIP, "deflate": zlib.MAX_WBITS}
 PLAIN = frozenset({"", "identity"})
 
 
-def decompressed(body: bytes, coding: str, most: int) -> bytes:
+def decompress(body: bytes, coding: str, most: int) -> bytes:
     """Return a body without its `Content-Encoding`.
 
     Args:
@@ -287,7 +287,7 @@ def foreign_form(body: bytes) -> str | None:
     return None
 
 
-def weighted(header: str) -> list[tuple[str, float]]:
+def parse_weights(header: str) -> list[tuple[str, float]]:
     """Return what a header of the kind of `Accept` lists, in lower case, each with its weight (RFC 9110, 12.4.2)."""
     listed = []
     for part in filter(str.strip, header.split(",")):
@@ -304,13 +304,13 @@ def weighted(header: str) -> list[tuple[str, float]]:
 
 
 @lru_cache(256)  # most clients send the same header with every request
-def accepted_coding(accept_encoding: str) -> str | None:
+def choose_coding(accept_encoding: str) -> str | None:
     """Return gzip, or else deflate, if an `Accept-Encoding` header names it with a weight above 0; else None."""
-    accepted = {name.removeprefix("x-") for name, quality in weighted(accept_encoding) if quality > 0.0}
+    accepted = {name.removeprefix("x-") for name, quality in parse_weights(accept_encoding) if quality > 0.0}
     return next((coding for coding in ("gzip", "deflate") if coding in accepted), None)
 
 
-def compressed(body: bytes, coding: str = "gzip") -> bytes | None:
+def compress(body: bytes, coding: str = "gzip") -> bytes | None:
     """Return a body in a coding, gzip or deflate; None if it is too small to be worth it."""
     if len(body) < LEAST_BYTES:
         return None

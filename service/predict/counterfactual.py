@@ -147,7 +147,9 @@ def _document(model: "ModelLike", goal: Goal, parsed: ParsedRequest, found: "Cou
     rows = []
     for place, (row, distance) in enumerate(zip(found_rows, found.distances.tolist(), strict=True)):
         changes = [{"feature": name, "from": given[name], "to": row[name]} for name in row if row[name] != given[name]]
-        rows.append({"inputs": row, "changes": changes, "distance": distance, **_told(found.prediction, place, goal)})
+        rows.append(
+            {"inputs": row, "changes": changes, "distance": distance, **_answer_of(found.prediction, place, goal)}
+        )
     return {
         **names_of(model),
         "already_reached": found.reached,
@@ -156,7 +158,7 @@ def _document(model: "ModelLike", goal: Goal, parsed: ParsedRequest, found: "Cou
     }
 
 
-def _told(prediction: Any, place: int, goal: Goal) -> dict[str, Any]:
+def _answer_of(prediction: Any, place: int, goal: Goal) -> dict[str, Any]:
     """Return the answer for a row, as far as a goal can ask for it."""
     if prediction.classes is not None:
         of_class = prediction.probabilities[place, prediction.classes.index(goal.probability.of)]  # type: ignore[union-attr]

@@ -158,8 +158,8 @@ async def _answer(call: InFlight) -> Response:
                 f"The inputs of {parsed.inputs.count} decisions, with actions of up to {longest} bytes, take {kept} "
                 f"bytes in the store; this service records at most {most} of one request. Send fewer contexts."
             )
-    decisions, warnings = await _decided(call, parsed, record=record)
-    recorded, more = await _recorded(call, parsed, decisions) if record else ({}, [])
+    decisions, warnings = await _decide(call, parsed, record=record)
+    recorded, more = await _record(call, parsed, decisions) if record else ({}, [])
     document = {
         **names_of(model),
         "policy": parsed.how.policy,
@@ -272,7 +272,9 @@ def _cells(
     columns: dict[str, NDArray[Any]] = {}
     if names:
         some = replace(schema, features=of_actions)
-        columns = dict(parse_inputs(list(actions.inputs), some, max_rows, partial(_moved, "actions", "inputs")).columns)
+        columns = dict(
+            parse_inputs(list(actions.inputs), some, max_rows, partial(_move_pointer, "actions", "inputs")).columns
+        )
     for place, cells in enumerate(contexts if isinstance(contexts, list) else [contexts]):
         both = names & cells.keys() if isinstance(cells, dict) else set()
         if both:
@@ -282,7 +284,7 @@ def _cells(
     return parse_inputs(contexts, replace(schema, features=others), max_rows, _of_context), columns
 
 
-def _moved(key: str, within: str, where: str) -> str:
+def _move_pointer(key: str, within: str, where: str) -> str:
     """Return a pointer below `/inputs` as one below another key.
 
     Args:
@@ -294,16 +296,16 @@ def _moved(key: str, within: str, where: str) -> str:
     return "/".join(("", key, *parts[:1], *([within] if within and parts else []), *parts[1:]))
 
 
-_of_context = partial(_moved, "contexts", "")
+_of_context = partial(_move_pointer, "contexts", "")
 
 
-async def _decided(call: InFlight, parsed: _ParsedRequest, *, record: bool) -> "tuple[Decisions, list[dict[str, str]]]":
+async def _decide(call: InFlight, parsed: _ParsedRequest, *, record: bool) -> "tuple[Decisions, list[dict[str, str]]]":
     """Return the decisions and the warnings: contexts are answered some at a time, and decided in a thread.
 
     Raises:
         MurhoError: See `InFlight.compute`.
     """
-    from murho.model.predictive.decisions import crossed, decide, joined
+    from murho.model.predictive.decisions import cross, decide, join_decisions
 
     actions, inputs, options, model = parsed.actions, parsed.inputs, parsed.how.predict_options, call.model
     call.admit(inputs.count * (actions.rows + record), options, parsed.request.timeout)
@@ -317,7 +319,7 @@ async def _decided(call: InFlight, parsed: _ParsedRequest, *, record: bool) -> "
         part = slice(start, min(inputs.count, start + step))
         contexts = {name: column[part] for name, column in inputs.columns.items()}
         numbers = part.stop - part.start, actions.rows
-        columns = await call.in_thread(partial(crossed, contexts, parsed.set_by_actions, model.schema, numbers))
+        columns = await call.in_thread(partial(cross, contexts, parsed.set_by_actions, model.schema, numbers))
         first, rows = call.rows, _Rows(Form.RECORDS, columns, numbers[0] * numbers[1], parsed=parsed)
         reply = await call.compute(rows, options, rows_of_pass=max(1, VALUES_OF_PASS // options.samples))
         for item in reply.outside:
@@ -326,12 +328,10 @@ async def _decided(call: InFlight, parsed: _ParsedRequest, *, record: bool) -> "
         found.append(await call.in_thread(work))
     call.count_answer(options)
     listed = [{"pointer": place, "message": message} for place, message in warnings.items()]
-    return joined(found), listed[:MAX_WARNINGS]
+    return join_decisions(found), listed[:MAX_WARNINGS]
 
 
-async def _recorded(
-    call: InFlight, parsed: _ParsedRequest, decisions: "Decisions"
-) -> tuple[JSON, list[dict[str, str]]]:
+async def _record(call: InFlight, parsed: _ParsedRequest, decisions: "Decisions") -> tuple[JSON, list[dict[str, str]]]:
     """Record the chosen actions as predictions; return their ids, and warnings.
 
     Raises:
@@ -364,7 +364,7 @@ async def _recorded(
         told.append(orjson.dumps({"policy": parsed.how.policy, **how, **said}).decode())
     request = parsed.request.model_copy(update={"ids": None if own is None else [own[number] for number in made]})
     chosen_rows = ParsedRequest(rows, parsed.options, request)
-    kept, warnings = await call.recorded(chosen_rows, reply.prediction, decisions=told, shared=shared)
+    kept, warnings = await call.record(chosen_rows, reply.prediction, decisions=told, shared=shared)
     for number, key in zip(made.tolist(), kept, strict=True):
         ids[number] = key
     return {"ids": ids}, warnings

@@ -24,7 +24,7 @@ from murho.service.errors import (
     wrong,
 )
 from murho.service.predict.answers import MAX_WARNINGS, Body, Codec, ParsedRequest, Terms, ToRecord
-from murho.service.predict.budgets import PLAIN, SMALL_BYTES, ByteBudget, LargeResponse, Lease, decompressed, read_body
+from murho.service.predict.budgets import PLAIN, SMALL_BYTES, ByteBudget, LargeResponse, Lease, decompress, read_body
 from murho.service.predict.json_rows import MAX_LISTED, Inputs, cells_of, pointer
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class InFlight:
         if not unpacks and len(body) <= SMALL_BODY_BYTES and encoding in PLAIN:
             return decode(body, terms)
         most = terms.settings.max_body_bytes
-        return await self.in_thread(lambda: decode(decompressed(body, encoding, most), terms))
+        return await self.in_thread(lambda: decode(decompress(body, encoding, most), terms))
 
     async def in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         """Run large work in a thread, in turn with other callers and other routes; once the body is read.
@@ -188,7 +188,7 @@ class InFlight:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    def computed(self, parsed: ParsedRequest, writer: Codec) -> tuple[PredictOptions, bool]:
+    def options_to_compute(self, parsed: ParsedRequest, writer: Codec) -> tuple[PredictOptions, bool]:
         """Return the options that are computed, which may be more than is asked for, and whether to record the answer.
 
         Raises:
@@ -295,7 +295,7 @@ class InFlight:
             return options
         return replace(options, adapted=adapted)
 
-    async def recorded(
+    async def record(
         self,
         parsed: ParsedRequest,
         prediction: AnyPrediction,

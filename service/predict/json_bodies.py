@@ -258,7 +258,7 @@ def encode_answer(result: Result) -> Iterator[bytes]:
     Keys that were not requested are absent; keys that need draws are null if there are none.
     """
     document, prediction, options = head_of(result), result.prediction, result.parsed.options
-    for field, detail in _asked(prediction.answer_fields, options):
+    for field, detail in _fields_of(prediction.answer_fields, options):
         value = getattr(prediction, field.name)
         if value is not None:
             if field.parts:
@@ -280,12 +280,12 @@ def encode_answer(result: Result) -> Iterator[bytes]:
         document["calibration"] = calibration_of(result.adapted)
     document["warnings"] = result.warnings
     if result.values <= PIECE_VALUES:
-        return iter((orjson.dumps(document, _listed, orjson.OPT_SERIALIZE_NUMPY),))
+        return iter((orjson.dumps(document, _as_list, orjson.OPT_SERIALIZE_NUMPY),))
     return encode_document(document)
 
 
 @lru_cache(1024)  # most requests ask for the same
-def _asked(fields: tuple[AnswerField, ...], options: PredictOptions) -> list[tuple[AnswerField, dict[str, Any]]]:
+def _fields_of(fields: tuple[AnswerField, ...], options: PredictOptions) -> list[tuple[AnswerField, dict[str, Any]]]:
     """Return the fields that an answer has, each with what it says besides its values."""
     return [
         (field, {} if field.detail is None else {field.detail.name: _detail(field.detail, options)})
@@ -322,7 +322,7 @@ class _ClassNames:
         return names_of_classes(self._values[rows], self._unit, self._classes)
 
 
-def _listed(value: _ClassNames) -> list[Any]:
+def _as_list(value: _ClassNames) -> list[Any]:
     """Return what the encoder has no text for as a list."""
     return value[:]
 

@@ -409,12 +409,12 @@ def column_of(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Seq
 def _read(parse: Callable[[str], float], cell: Any) -> float | None:
     """Return the value of a cell; NaN for a word for a missing one, None for one that can't be read."""
     if isinstance(cell, str):
-        return _parsed(parse, cell) if len(cell) <= MAX_DATE_LENGTH else None
+        return _parse_cell(parse, cell) if len(cell) <= MAX_DATE_LENGTH else None
     return float(cell)
 
 
 @lru_cache(4096)  # the same dates come again and again
-def _parsed(parse: Callable[[str], float], text: str) -> float | None:
+def _parse_cell(parse: Callable[[str], float], text: str) -> float | None:
     try:
         value = parse(text)
     except ValueError:

@@ -89,7 +89,7 @@ def _problem(kind: type[RequestModel], document: Mapping[str, Any], item: Any) -
     place, value, message = list(item["loc"]), item["input"], item["msg"].removeprefix("Value error, ")
     if item["type"] in EXPECTED:
         limits = {name: f"{limit}".removesuffix(".0") for name, limit in item.get("ctx", {}).items()}
-        message = f"Expected {EXPECTED[item['type']].format(**limits)}, not {shown(value)}"
+        message = f"Expected {EXPECTED[item['type']].format(**limits)}, not {describe(value)}"
     elif item["type"] == "extra_forbidden":
         message = f"There is no key {shorten(place[-1])!r} here"
         message += f"; there are {', '.join(kind.model_fields)}" if len(place) == 1 else ""
@@ -101,7 +101,7 @@ def _problem(kind: type[RequestModel], document: Mapping[str, Any], item: Any) -
     return Problem(pointer(*place), f"{message}.")
 
 
-def shown(value: object) -> str:
+def describe(value: object) -> str:
     """Return what a value is, in words for a message."""
     if isinstance(value, str):
         return f"the string {shorten(value)!r}"

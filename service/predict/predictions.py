@@ -38,7 +38,7 @@ async def predict(call: InFlight, parsed: ParsedRequest, writer: Codec) -> Resul
         MurhoError: There is none; `errors.problem_details` has the HTTP status.
     """
     model, inputs = call.model, parsed.inputs
-    options, record = call.computed(parsed, writer)
+    options, record = call.options_to_compute(parsed, writer)
     further = further_rows(model, inputs.columns, options) if options.why or options.worth_asking else 0
     cost, incomplete = call.admit(inputs.count, options, parsed.request.timeout, inputs.columns, further)
     values = answer_values(inputs, options, model.schema.target.classes)
@@ -56,7 +56,7 @@ async def predict(call: InFlight, parsed: ParsedRequest, writer: Codec) -> Resul
     call.count_answer(options)
     ids, warnings = None, warnings_of(answer.outside, parsed)
     if record:
-        ids, unrecorded = await call.recorded(parsed, prediction, adapted=options.adapted)
+        ids, unrecorded = await call.record(parsed, prediction, adapted=options.adapted)
         warnings += unrecorded
     return Result(model, parsed, prediction, warnings, values, ids, options.adapted, explained)
 

@@ -24,7 +24,7 @@ from murho.service.predict.answers import (
     Terms,
     whole,
 )
-from murho.service.predict.budgets import accepted_coding, weighted
+from murho.service.predict.budgets import choose_coding, parse_weights
 from murho.service.predict.in_flight import InFlight
 from murho.service.predict.json_bodies import JSONCodec
 from murho.service.predict.options import PredictRequest
@@ -79,7 +79,7 @@ def writer_of(accept: str, reader: Codec) -> Codec:
     Raises:
         NotAcceptableError: No codec writes what is accepted.
     """
-    ranges = weighted(accept) or [("*/*", 1.0)]
+    ranges = parse_weights(accept) or [("*/*", 1.0)]
     best = max((reader, *CODECS), key=lambda codec: _quality(codec.media_type, ranges))  # the first of equal ones
     if not _quality(best.media_type, ranges):
         raise NotAcceptableError(f"{accept[:80]!r} isn't written here. Accept one of {', '.join(MEDIA_TYPES)}.")
@@ -181,7 +181,7 @@ async def answer(call: InFlight, codecs: Callable[[Mapping[str, str]], tuple[Cod
     terms = Terms(call.query, call.model.schema, service.settings)
     parsed = await call.decode(reader.decode, terms, unpacks=reader.unpacks)
     result = await predict(call, parsed, writer)
-    accepted = accepted_coding(headers.get("accept-encoding", ""))
+    accepted = choose_coding(headers.get("accept-encoding", ""))
     if result.values > LARGE_ANSWER_VALUES:
         return call.large_response(await call.in_thread(lambda: whole(writer.encode(result), accepted)))
     content, media_type, sent = whole(writer.encode(result), accepted)

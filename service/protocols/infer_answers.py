@@ -153,7 +153,7 @@ def encode_inference(request_id: str | None, outputs: tuple[tuple[Output, bool],
         values = output.values(result.prediction)
         part: JSON = {"name": output.name, "datatype": output.datatype, "shape": list(values.shape)}
         if binary:
-            blobs.append(packed(values))
+            blobs.append(pack_values(values))
             part["parameters"] = {"binary_data_size": len(blobs[-1])}
         else:
             part["data"] = values.ravel().tolist() if values.dtype == object else values.ravel()
@@ -165,7 +165,7 @@ def encode_inference(request_id: str | None, outputs: tuple[tuple[Output, bool],
     return Encoded([document, *blobs], "application/octet-stream", {LENGTH_HEADER: str(len(document))})
 
 
-def packed(values: NDArray[Any]) -> bytes:
+def pack_values(values: NDArray[Any]) -> bytes:
     """Return the elements in row-major order: numbers and truth values packed, or texts as BYTES."""
     if values.dtype != object:
         return np.ascontiguousarray(values, np.bool_ if values.dtype == np.bool_ else "<f8").tobytes()

@@ -33,7 +33,7 @@ def answer_all(wire: Connection) -> None:
         limit(parsed["room"])
         facts: dict[str, Any]
         try:
-            facts, stream = unpacked(body, **parsed)
+            facts, stream = unpack(body, **parsed)
         except MemoryError:
             facts = {"wrong": None}
         except Exception as error:  # whatever the library says of a hostile file
@@ -43,7 +43,7 @@ def answer_all(wire: Connection) -> None:
         del body, stream
 
 
-def unpacked(
+def unpack(
     body: bytes, names: list[str], most_rows: int, most_columns: int, **_: Any
 ) -> tuple[dict[str, Any], bytes | pa.Buffer]:
     """Return what a file says of itself, and its wanted columns as a stream."""

@@ -190,7 +190,7 @@ def _columns_of_table(table: pa.Table, schema: Schema, first: int) -> dict[str, 
         except TableError as error:
             row = first + (error.row or 1) - 1
             place = where() if error.row is None else where(row)
-            problems.add(row, place, _sentence(error.moved(first)))
+            problems.add(row, place, _sentence(error.shift_rows(first)))
             continue
         columns[feature.name] = column
         if not feature.accepts_missing and (absent := (is_missing(column).nonzero()[0] + first).tolist()):

@@ -40,7 +40,7 @@ def for_people(style: Literal["auto", "console", "json"]) -> bool:
     return style == "console" or (style == "auto" and sys.stderr.isatty())
 
 
-def escaped(value: Any, *, lines: bool = False) -> Any:
+def escape_texts(value: Any, *, lines: bool = False) -> Any:
     r"""Return what a log line says, with what isn't printable in its texts as escapes, such as \x1b.
 
     Clients choose paths and values. A control character would command the terminal that shows the log, a line break
@@ -60,8 +60,8 @@ def escaped(value: Any, *, lines: bool = False) -> Any:
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, dict):
-        return {escaped(str(key)): escaped(item, lines=key in LINES) for key, item in value.items()}
-    return [escaped(item) for item in value] if isinstance(value, list | tuple | set) else escaped(str(value))
+        return {escape_texts(str(key)): escape_texts(item, lines=key in LINES) for key, item in value.items()}
+    return [escape_texts(item) for item in value] if isinstance(value, list | tuple | set) else escape_texts(str(value))
 
 
 def _name_request(_logger: Any, _name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -71,7 +71,7 @@ def _name_request(_logger: Any, _name: str, event: structlog.typing.EventDict) -
 
 
 def _escape(_logger: Any, _name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    return cast("structlog.typing.EventDict", escaped(event))
+    return cast("structlog.typing.EventDict", escape_texts(event))
 
 
 WAITING_TEXTS = 4096
@@ -205,7 +205,7 @@ class LogLimit:
         self._said = 0
         self._held_back = 0
 
-    def held_back(self) -> int | None:
+    def hold_back(self) -> int | None:
         """Ask for one line; return None if it is to be held back, else how many were before it."""
         now = self._clock()
         if now >= self._end:

@@ -83,7 +83,7 @@ def signature_of(posterior: Posterior) -> ModelSignature:
         ColSpec(TYPES[each.kind], each.name, required=not each.accepts_missing or each.kind is FeatureKind.NUMERIC)
         for each in schema.features
     ]
-    answers = _answered(posterior, typical_rows(schema), PredictOptions())
+    answers = _predict_columns(posterior, typical_rows(schema), PredictOptions())
     outputs = [
         ColSpec(DataType.string if holds_text(column.type) else DataType.double, column.name)
         for column in answers.schema
@@ -136,10 +136,10 @@ class _Answers:
                 None if given.get("seed") is None else int(given["seed"]),
             )
             columns = columns_from_table(table_of(data), self.posterior.schema)
-            return _answered(self.posterior, columns, options).to_pandas()
+            return _predict_columns(self.posterior, columns, options).to_pandas()
 
 
-def _answered(posterior: Posterior, columns: Columns, options: PredictOptions) -> pa.Table:
+def _predict_columns(posterior: Posterior, columns: Columns, options: PredictOptions) -> pa.Table:
     """Return the columns of ``murho predict``; lists, such as prediction sets, are text."""
     check_options(options)
     return lists_as_text(answer_table(written_columns(posterior.predict(columns, options), options)))

@@ -212,7 +212,7 @@ TALKATIVE = """
 from murho.command_line import app
 from murho.model.python.terminal_reporter import TerminalReporter
 TerminalReporter.epoch = lambda self, _: self.say("an epoch is done")
-TerminalReporter.scored = lambda self, _: self.say("a fit is scored")
+TerminalReporter.show_scores = lambda self, _: self.say("a fit is scored")
 app()
 """
 """The command line; its log, which has a line every ten seconds, says more."""

@@ -132,7 +132,7 @@ def test_what_can_not_be_used_is_named(of_cars: Service, cars: pd.DataFrame) -> 
 def test_rows_of_one_unit_are_less_certain_together(tmp_path: Path) -> None:
     """A model whose held-out rows told that the noise of one patient is correlated."""
     posterior = Posterior.load(RENTS)
-    described = posterior.described(
+    described = posterior.with_spec(
         replace(
             posterior.spec,
             schema=replace(posterior.schema, left_out={"patient": GROUPS}),

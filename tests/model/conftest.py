@@ -46,7 +46,7 @@ class Notes(Reporter):
     def stage(self, stage: Stage) -> None:
         self.stages.append(stage)
 
-    def scored(self, attempt: Attempt) -> None:
+    def show_scores(self, attempt: Attempt) -> None:
         self.say(str(attempt))
 
     def say(self, message: str) -> None:

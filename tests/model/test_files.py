@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from murho.model.files import MOST_VALUES, parse_json, read_bounded, written_whole
+from murho.model.files import MOST_VALUES, parse_json, read_bounded, write_whole
 from murho.model.runtime import memory_size
 
 STATUS = Path("/proc/self/status")
@@ -51,7 +51,7 @@ def test_the_memory_of_a_container_counts(tmp_path: Path) -> None:
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
     path = tmp_path / "index"
     for content in (b"old", b"new"):
-        with written_whole(path) as file:
+        with write_whole(path) as file:
             file.write(content)
         assert path.read_bytes() == content
     assert [entry.name for entry in tmp_path.iterdir()] == ["index"]
@@ -68,10 +68,10 @@ def test_a_writer_that_dies_leaves_the_old_file_and_nothing_beside_it(
         raise OSError("no space left")
 
     monkeypatch.setattr(*dies_at, die)
-    with pytest.raises(OSError, match="no space left"), written_whole(path) as file:
+    with pytest.raises(OSError, match="no space left"), write_whole(path) as file:
         file.write(b"new")
     assert path.read_bytes() == b"old"
-    with pytest.raises(KeyError), written_whole(path):
+    with pytest.raises(KeyError), write_whole(path):
         raise KeyError
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

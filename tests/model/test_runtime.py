@@ -86,13 +86,13 @@ def test_an_answer_for_one_row_wakes_no_other_thread_and_one_for_many_does(
     rent: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    real = NetworkOutputs.drawn
+    real = NetworkOutputs.draw_rows
 
     def outputs(*arguments: Any, **options: Any) -> Any:
         seen.append(torch.get_num_threads())
         return real(*arguments, **options)
 
-    monkeypatch.setattr(NetworkOutputs, "drawn", outputs)
+    monkeypatch.setattr(NetworkOutputs, "draw_rows", outputs)
     encoded = Encoded.like(np.zeros((2000, rent.encoder.width), dtype=np.float32))
     for rows in (1, 2000):
         rent.predict_encoded(encoded[slice(rows)], PredictOptions(samples=256))

@@ -104,5 +104,5 @@ class Classifier(FakeModel):
 
 def write_classifier(root: Path, name: str = "cars", spec: ModelSpec | None = None) -> Path:
     """Writes a checkpoint of a classifier, or of another specification, with random weights; returns its directory."""
-    spec = (spec or class_spec()).made_now()
+    spec = (spec or class_spec()).stamp()
     return Posterior(spec, random_tensors(spec)).save(root, name)

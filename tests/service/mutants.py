@@ -32,7 +32,7 @@ import pyarrow.parquet
 from murho.model.errors import MurhoError
 from murho.model.tables.schema import Schema
 from murho.service.predict.answers import Terms
-from murho.service.predict.budgets import decompressed
+from murho.service.predict.budgets import decompress
 from murho.service.predict.routes import reader_of
 from murho.service.protocols.infer_requests import InferCodec
 from murho.service.protocols.invocations import ScoringCodec
@@ -152,7 +152,7 @@ def search(form: str, count: int, seed: int = 0, first: int = 0, *, last_words: 
         for reader in FORMS[form].readers:
             begin = time.perf_counter()
             try:
-                reader(decompressed(mutant.body, "gzip" if mutant.gzipped else "", LIMITS.max_body_bytes), mutant)
+                reader(decompress(mutant.body, "gzip" if mutant.gzipped else "", LIMITS.max_body_bytes), mutant)
                 found.read += 1
             except MurhoError:
                 found.refused += 1

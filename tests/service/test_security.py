@@ -70,11 +70,11 @@ def test_the_hash_of_a_short_key_opens_nothing() -> None:
 
 def test_a_key_may_have_limits_of_its_own() -> None:
     limited = security(api_keys=(stored("slow", KEY, ":requests=1"), stored("web", OTHER)), burst_seconds=1)
-    limited.admitted("/predict", bearer(KEY), "")
+    limited.authenticate("/predict", bearer(KEY), "")
     with pytest.raises(RateLimitError):
-        limited.admitted("/predict", bearer(KEY), "")
+        limited.authenticate("/predict", bearer(KEY), "")
     for _ in range(9):
-        limited.admitted("/predict", bearer(OTHER), "")
+        limited.authenticate("/predict", bearer(OTHER), "")
 
 
 def test_a_changed_file_is_read_again_and_a_bad_one_is_not(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The optimiser steps as compiled code."""
 
-from murho.model.compiling import compiled_together
+from murho.model.compiling import compile_package
 
-with compiled_together(__name__):
+with compile_package(__name__):
     from murho.model.bbb.compiled import step_kernels  # noqa: F401 - and what it imports

@@ -2,9 +2,9 @@
 
 from contextlib import suppress
 
-from murho.model.compiling import compiled_together
+from murho.model.compiling import compile_package
 
-with compiled_together(__name__):
+with compile_package(__name__):
     from murho.model.predictive.compiled import answer_kernels, class_kernels  # noqa: F401
 
     with suppress(OSError, AttributeError):  # this build of PyTorch has no MKL

@@ -37,7 +37,7 @@ def adaptation(
         version = version or max(versions, key=lambda each: (each.isdecimal(), int(each) if each.isdecimal() else 0))
         if back_to is not None:
             take_up(opened, name, version, back_to)
-        states = [_told(state) for state in opened.states(name, version, ADAPTATION)]
+        states = [_describe(state) for state in opened.states(name, version, ADAPTATION)]
     finally:
         opened.close()
     if json:
@@ -54,7 +54,7 @@ def adaptation(
     print_lines([*table_lines(rows), *([f"and {len(states) - SHOWN} earlier ones"] if len(states) > SHOWN else [])])
 
 
-def _told(state: State) -> dict[str, Any]:
+def _describe(state: State) -> dict[str, Any]:
     """Return what there is to say of a state."""
     import torch
 
@@ -68,5 +68,5 @@ def _told(state: State) -> dict[str, Any]:
         "since": datetime.fromtimestamp(state.at, UTC).isoformat(timespec="seconds"),
         "outcomes": 0 if found is None else found.outcomes,
         "method": None if found is None else found.method,
-        "band": None if moved is None else moved.calibrated(levels).tolist(),
+        "band": None if moved is None else moved.calibrate(levels).tolist(),
     }

@@ -84,18 +84,18 @@ def aggregate(
     from murho.model.predictive.totals import Totals, TotalsOptions, default_statistic
     from murho.model.progress import advancing
     from murho.model.python.table_scoring import score_blocks
-    from murho.model.python.table_totals import added_up, answer_of
+    from murho.model.python.table_totals import add_up_table, answer_of
 
     options = TotalsOptions(statistic or default_statistic(schema), threshold, of)
     totals = Totals.of(options, schema)
     posterior = load_posterior(directory, device, engine_worth(table.num_rows, samples))
     asked = (options, tuple(by or ()), weights)
     with ExitStack() as stack:
-        answers: Any = partial(map, lambda block: added_up(posterior, block, *asked))
+        answers: Any = partial(map, lambda block: add_up_table(posterior, block, *asked))
         if engine == "ray":
             from murho.ray.datasets import answers_of_workers
 
-            answers = partial(answers_of_workers, added_up, asked, (directory.absolute(), device, "auto"), workers)
+            answers = partial(answers_of_workers, add_up_table, asked, (directory.absolute(), device, "auto"), workers)
         advance = stack.enter_context(advancing("adding up", table.num_rows))
         stack.enter_context(naming(data))
         for part in score_blocks(table, answers):

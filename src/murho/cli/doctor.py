@@ -140,7 +140,7 @@ def _engine(_: "Settings") -> Iterator[Finding]:
 
 def _checkpoints(settings: "Settings") -> Iterator[Finding]:
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.checkpoint.stores import is_url, shown_place, store_at
+    from murho.model.checkpoint.stores import describe_place, is_url, store_at
 
     found, sound = store_at(settings.checkpoints).list(), 0
     for reference in found:
@@ -154,7 +154,7 @@ def _checkpoints(settings: "Settings") -> Iterator[Finding]:
             sound += 1
         else:
             yield Finding(f"checkpoint {reference.name}/{reference.version}".rstrip("/"), "problem", problem)
-    place = shown_place(settings.checkpoints)
+    place = describe_place(settings.checkpoints)
     told = f"{sound} of {len(found)} versions in {place} can be used"
     none = f"there are none in {place}: murho train FILE --target COLUMN makes one"
     yield Finding("checkpoints", "ok" if sound else "note", told if found else none)

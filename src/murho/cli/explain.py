@@ -20,7 +20,7 @@ from murho.cli.shared import (
     VersionOption,
     find_version,
     load_posterior,
-    named,
+    name_of,
     naming,
     open_rows,
     print_json,
@@ -60,7 +60,7 @@ def explain(
     _store, directory = find_version(checkpoints, model, version, device)
     table = open_rows(data, directory, form, labelled=False)
     if table.num_rows == 0:
-        raise TableError(f"{named(data)}: the table has no rows to explain")
+        raise TableError(f"{name_of(data)}: the table has no rows to explain")
 
     import pyarrow as pa
 
@@ -74,7 +74,7 @@ def explain(
         if label_next is not None:
             columns, document = _to_label(posterior, table, options, label_next)
         else:
-            columns, document = _explained(posterior, table.slice(0, rows), options)
+            columns, document = _explain(posterior, table.slice(0, rows), options)
     if json:
         print_json(facts | document)
         return
@@ -87,7 +87,7 @@ def explain(
         say(f"note: the first {rows} of {table.num_rows} rows are explained; --rows N for more")
 
 
-def _explained(posterior: Posterior, table: pa.Table, options: PredictOptions) -> tuple[JSON, JSON]:
+def _explain(posterior: Posterior, table: pa.Table, options: PredictOptions) -> tuple[JSON, JSON]:
     """Columns with a line for each row's baseline and each of its features, and the same as JSON data."""
     import numpy as np
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from murho.cli.grammar import FILES, complete_columns, declare
-from murho.cli.shared import JsonOption, named, naming, print_json, print_lines
+from murho.cli.shared import JsonOption, name_of, naming, print_json, print_lines
 from murho.cli.train import OF_FILES, option_parameters, option_values, read_config
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 from murho.model.training.options import make_options
@@ -57,7 +57,7 @@ def inspect(
         print_json(report.to_json())
         return
     width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
-    print_lines([*report_lines(report, Path(named(data)).name, width or None), *notes])
+    print_lines([*report_lines(report, Path(name_of(data)).name, width or None), *notes])
 
 
 declare(

@@ -61,7 +61,7 @@ def learn(
     while True:
         begun = time.time()
         try:
-            found = _learned(opened, name, checkpoints, device)
+            found = _learn_once(opened, name, checkpoints, device)
         except MurhoError as error:
             if every is None:
                 raise
@@ -76,7 +76,7 @@ def learn(
         time.sleep(max(0.0, begun + every * HOUR - time.time()))
 
 
-def _learned(store: Store, name: str, checkpoints: str, device: str) -> JSON:
+def _learn_once(store: Store, name: str, checkpoints: str, device: str) -> JSON:
     """Learn once; return what became of it."""
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.runtime import resolve_device
@@ -94,7 +94,7 @@ def _learned(store: Store, name: str, checkpoints: str, device: str) -> JSON:
         **better.spec.records,
         "update": {**better.spec.records["update"], "outcomes_until": [last.came, last.id]},
     }
-    written = place.write(name, better.described(replace(better.spec, records=records)))
+    written = place.write(name, better.with_spec(replace(better.spec, records=records)))
     return facts | {"version": str(written.version)}
 
 

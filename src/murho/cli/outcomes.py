@@ -59,11 +59,11 @@ def outcomes(
         raise OptionError("--output, --forget and --recount take the store itself: --store")
     done: JSON = {}
     if url is not None and data is not None:
-        done = _sent(url, name, data, form)
+        done = _send(url, name, data, form)
     if url is None:
-        opened = _opened(str(store))
+        opened = _open(str(store))
         if data is not None:
-            done = _kept(opened, name, data, form)
+            done = _keep(opened, name, data, form)
         if forget:
             done["forgotten"] = opened.forget(name, forget)
         if recount:
@@ -110,7 +110,7 @@ def quality(
         from murho.service.outcomes.types import QualityQuery
         from murho.service.predict.options import validate_document
 
-        opened = _opened(str(store))
+        opened = _open(str(store))
         try:
             found = quality_of(opened, name, _facts(opened, name), validate_document(QualityQuery, asked))
         except InputError as error:
@@ -130,7 +130,7 @@ def _store_or_url(url: str | None, store: str | None) -> str | None:
     return store
 
 
-def _opened(store: str) -> Store:
+def _open(store: str) -> Store:
     from murho.service.outcomes.adaptation import AdaptationFollower
     from murho.service.outcomes.quality import AlarmFollower
     from murho.service.outcomes.store import Store
@@ -145,28 +145,28 @@ def _facts(store: Store, name: str) -> JSON:
     return dict(facts)
 
 
-def _sent(url: str, name: str, data: Path, form: FileForm) -> JSON:
+def _send(url: str, name: str, data: Path, form: FileForm) -> JSON:
     from murho.cli.service_scorer import client_errors, connect
 
     with connect(url) as client, client_errors():
-        ids, values = _checked(data, form, classes=client.model(name).classes is not None)
-        return _said(client.outcomes({"id": ids, "value": values}, name))
+        ids, values = _check(data, form, classes=client.model(name).classes is not None)
+        return _summarise(client.outcomes({"id": ids, "value": values}, name))
 
 
-def _said(found: Accepted | Outcomes) -> JSON:
+def _summarise(found: Accepted | Outcomes) -> JSON:
     unknown = [{"id": key, "why": why} for key, why in found.unknown.items()]
     return {"accepted": found.accepted, "revised": found.revised, "unknown": unknown}
 
 
-def _kept(store: Store, name: str, data: Path, form: FileForm) -> JSON:
+def _keep(store: Store, name: str, data: Path, form: FileForm) -> JSON:
     classes = any(each.classes is not None for each in _facts(store, name).values())
-    return _said(store.add(name, *_checked(data, form, classes=classes)))
+    return _summarise(store.add(name, *_check(data, form, classes=classes)))
 
 
-def _checked(data: Path, form: FileForm, *, classes: bool) -> tuple[list[str], list[Value]]:
+def _check(data: Path, form: FileForm, *, classes: bool) -> tuple[list[str], list[Value]]:
     """Ids and values of a file; raises a TableError that names the row."""
     from murho.model.tables.table_files import read_table
-    from murho.service.outcomes.routes import checked
+    from murho.service.outcomes.routes import check_outcomes
 
     table = read_table(data, form)
     for column in ("id", "value"):
@@ -174,7 +174,7 @@ def _checked(data: Path, form: FileForm, *, classes: bool) -> tuple[list[str], l
             raise TableError(f"{data}: there is no column {column!r}; it has {', '.join(table.column_names[:20])}")
     ids, values = (table.column(column).to_pylist() for column in ("id", "value"))
     try:
-        return checked([key if key is None else str(key) for key in ids], values, classes=classes, texts=True)
+        return check_outcomes([key if key is None else str(key) for key in ids], values, classes=classes, texts=True)
     except InputError as error:
         _, _, row, column = error.problems[0].pointer.split("/")
         raise TableError(f"{data}, row {int(row) + 1}, {column}: {error.problems[0].message}") from None

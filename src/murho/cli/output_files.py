@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from murho.model.errors import TableError
-from murho.model.files import written_whole
+from murho.model.files import write_whole
 from murho.model.tables.csv_writer import as_csv
 
 
@@ -39,7 +39,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     """
     with ExitStack() as stack:
         with naming_failures(path):
-            file = stack.enter_context(written_whole(path))
+            file = stack.enter_context(write_whole(path))
         yield file
         with naming_failures(path):
             stack.close()
@@ -117,7 +117,7 @@ def parquet_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
             group = pa.concat_tables(waiting, promote_options="default").combine_chunks()
             waiting.clear()
             if not begun:
-                begun.append(parquet.ParquetWriter(file, _typed(group.schema)))
+                begun.append(parquet.ParquetWriter(file, _widen_types(group.schema)))
             begun[0].write_table(group.cast(begun[0].schema), row_group_size=group.num_rows)
 
     with writing(path) as file:
@@ -133,7 +133,7 @@ def parquet_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
                 writer.is_open = False  # after an error it would be closed when it is collected
 
 
-def _typed(schema: pa.Schema) -> pa.Schema:
+def _widen_types(schema: pa.Schema) -> pa.Schema:
     """Return the types of all rows, from those of some: a text that some lack may come later."""
     return pa.schema(
         [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in schema], schema.metadata

@@ -32,7 +32,7 @@ from murho.cli.shared import (
     prediction_options,
     say,
 )
-from murho.model.errors import OptionError, listed
+from murho.model.errors import OptionError, list_names
 from murho.model.predictive.prediction import DEFAULT_COVERAGE, DEFAULT_SAMPLES, level_hint
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
@@ -201,4 +201,4 @@ def _say_unused(names: Sequence[str], schema: Schema) -> None:
     known = {feature.name for feature in schema.features} | {schema.target.name} | {*schema.left_out}
     extra = [name for name in names if name not in known]
     if extra:
-        say(f"note: not used, because no features of the model: {listed(extra, MOST_NAMED)}")
+        say(f"note: not used, because no features of the model: {list_names(extra, MOST_NAMED)}")

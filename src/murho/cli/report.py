@@ -22,7 +22,7 @@ from murho.cli.shared import (
     say_left_out,
 )
 from murho.model.errors import OptionError
-from murho.model.files import read_bounded, written_whole
+from murho.model.files import read_bounded, write_whole
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
 
@@ -65,7 +65,7 @@ def report(
         facts, shown = facts | told, judged if rows else None
     content = html_page(f"{name}, version {directory.name}", spec, facts, shown)
     try:
-        with written_whole(page) as file:
+        with write_whole(page) as file:
             file.write(content.encode())
     except OSError as error:
         raise OptionError(f"{page} can't be written: {error.strerror or error}") from error

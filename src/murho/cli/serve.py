@@ -77,7 +77,7 @@ def serve(
 
         resolve_device(settings.device)
 
-    from murho.model.checkpoint.stores import is_url, shown_place
+    from murho.model.checkpoint.stores import describe_place, is_url
     from murho.service.process import address_of, listen_together, serve_until_stopped
     from murho.service.supervisor import POSSIBLE, Supervisor, front_ends_of
     from murho.service.telemetry.log import configure_logging
@@ -92,7 +92,7 @@ def serve(
     place = str(settings.checkpoints)
     if not is_url(place) and not Path(place).is_dir():
         _say(f"warning: there is no directory {place}: nothing is served until it has checkpoints")
-    _say(f"Murho serves the checkpoints of {shown_place(settings.checkpoints)} on {address}, once loaded.")
+    _say(f"Murho serves the checkpoints of {describe_place(settings.checkpoints)} on {address}, once loaded.")
 
     def announce(snapshot: "Snapshot") -> None:
         _announce(snapshot, settings, address)
@@ -116,10 +116,10 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     """Print the served and refused checkpoints, and a request to try."""
     from murho.service.models.loader import first_of
     from murho.service.predict.json_rows import example_row
-    from murho.service.telemetry.log import escaped
+    from murho.service.telemetry.log import escape_texts
 
     for item in snapshot.refused:
-        _say(escaped(f"Refused {item.name} {item.version}".rstrip() + f": {item.reason}", lines=True))
+        _say(escape_texts(f"Refused {item.name} {item.version}".rstrip() + f": {item.reason}", lines=True))
     try:
         snapshot.require_models()
     except MurhoError as error:
@@ -131,14 +131,14 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     except MurhoError as error:
         if settings.default_model is not None:
             _say(f"Warning: the default model isn't served. {error}")
-    served = first_of([_served(model.latest) for model in snapshot.models.values()])
+    served = first_of([_title(model.latest) for model in snapshot.models.values()])
     body = json.dumps({"inputs": [example_row(tried)]}, ensure_ascii=False)
     line = f"curl -s {address}/models/{tried.name}/predict -H 'content-type: application/json' -d {shlex.quote(body)}"
     _say(f"Ready: {served}. Try:\n\n  {line}\n")
     _say(f"API documentation: {address}/docs    Try the models: {address}/")
 
 
-def _served(model: "ModelLike") -> str:
+def _title(model: "ModelLike") -> str:
     return f"{model.name} (version {model.version}, predicts {model.schema.target.name})"
 
 

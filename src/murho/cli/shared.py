@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from murho.model.errors import OptionError, TableError, counted, printable
+from murho.model.errors import OptionError, TableError, format_count, printable
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, PredictOptions
 from murho.model.tables.overrides import AS_IT_IS, FileForm
 
@@ -147,10 +147,10 @@ def naming(data: Path) -> Iterator[None]:
     try:
         yield
     except TableError as error:
-        raise TableError(f"{named(data)}: {error}") from error
+        raise TableError(f"{name_of(data)}: {error}") from error
 
 
-def named(data: Path) -> str:
+def name_of(data: Path) -> str:
     """Return the path of a file, for people."""
     return "stdin" if str(data) == "-" else str(data)
 
@@ -204,7 +204,7 @@ def say_left_out(rows: int, posterior: Posterior, reason: str = "") -> None:
         reason: What else they may lack.
     """
     if rows:
-        say(f"left out {counted(rows, 'row')} without a value of {posterior.schema.target.name!r}{reason}")
+        say(f"left out {format_count(rows, 'row')} without a value of {posterior.schema.target.name!r}{reason}")
 
 
 def print_json(value: dict[str, Any]) -> None:

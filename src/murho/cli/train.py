@@ -25,7 +25,7 @@ from murho.cli.shared import (
     DeviceOption,
     JsonOption,
     ReportRowsOption,
-    named,
+    name_of,
     naming,
     numbers_of,
     print_lines,
@@ -206,7 +206,7 @@ def train(
         prepared = prepare_table(table, column, options, began)
         described = prepared.report()
     width = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
-    say("\n".join(report_lines(described, Path(named(data)).name, width or None)))
+    say("\n".join(report_lines(described, Path(name_of(data)).name, width or None)))
     prepared = rows_for_budget(prepared)
     del table  # a large one takes memory that the fits need
     release_memory()
@@ -271,7 +271,7 @@ def _name_of(data: Path) -> str:
     """
     from murho.model.checkpoint.checkpoint import validate_name
 
-    file = Path(named(data)).name
+    file = Path(name_of(data)).name
     name = file.split(".")[0] or file
     try:
         return validate_name(name)

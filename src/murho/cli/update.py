@@ -46,11 +46,11 @@ def update(
     form: FileForm = AS_IT_IS,
 ) -> None:
     """Learn from new rows with the posterior as the prior; writes the next version."""
-    from murho.model.training.options import UpdateOptions, validated
+    from murho.model.training.options import UpdateOptions, validate_options
 
     # First what can be said at once; then the imports that take seconds.
     given = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed}
-    options = validated(UpdateOptions, {name: value for name, value in given.items() if value is not None})
+    options = validate_options(UpdateOptions, {name: value for name, value in given.items() if value is not None})
     store, source = find_version(checkpoints, name, version, device)
     store.check_writable(source.parent.name)
     table = open_rows(data, source, form, labelled=True)

@@ -41,7 +41,7 @@ def test_moments_percentiles_tails_and_scores_are_those_of_the_discrete_mixture(
     assert below[0].numpy() == pytest.approx(exact[some], abs=3e-4)
     assert (below + above).numpy() == pytest.approx(np.ones((1, len(some))))
     scores = torch.special.ndtri(torch.from_numpy(LEVELS))
-    found = predictive.reported(predictive.quantiles(scores))[0].numpy()
+    found = predictive.report_quantiles(predictive.quantiles(scores))[0].numpy()
     assert (found == np.round(found)).all()
     whole = exact[found.astype(int)]
     before = np.where(found > 0, exact[np.maximum(found.astype(int) - 1, 0)], 0.0)

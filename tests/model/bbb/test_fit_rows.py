@@ -11,7 +11,7 @@ from murho.model.bbb.number_likelihoods import GaussianMixtureLikelihood, Homosc
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.target_transforms import Identity, Standardisation
 from murho.model.training.context import unread_bins
-from murho.model.training.scoring import ClassScorer, NumberScorer, extrapolated, judge_scores
+from murho.model.training.scoring import ClassScorer, NumberScorer, extrapolate, judge_scores
 from tests.model.conftest import small_fit, small_rows
 
 
@@ -19,7 +19,7 @@ def _scores(
     network: BayesianNetwork, rows: Rows, targets: torch.Tensor, scorer: NumberScorer | ClassScorer
 ) -> torch.Tensor:
     """Both scores of each row, extrapolated to all members, ``[2, N]``."""
-    return extrapolated(judge_scores(network, rows, targets, scorer, seed=0), network, rows)
+    return extrapolate(judge_scores(network, rows, targets, scorer, seed=0), network, rows)
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -94,7 +94,7 @@ def test_a_member_with_fewer_rows_sees_each_of_them_about_as_often() -> None:
     """No row is dropped for good, and none is always the one that comes twice."""
     seen = SeenRows(torch.tensor([[0, 1, 2, 3, 4, 0, 0], [5, 6, 7, 8, 9, 10, 11]]), (5, 7))
     generator = torch.Generator().manual_seed(0)
-    epochs = torch.stack([seen.shuffled(generator) for _ in range(500)])
+    epochs = torch.stack([seen.shuffle(generator) for _ in range(500)])
     counts = torch.bincount(epochs[:, 0].flatten())
     assert counts.tolist() == pytest.approx([700.0] * 5, rel=0.1)
     assert all(sorted(epoch.tolist()) == list(range(5, 12)) for epoch in epochs[:, 1])

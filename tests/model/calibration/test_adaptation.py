@@ -23,7 +23,7 @@ def _pits(scores: Any) -> np.ndarray:
 
 def _band(state: Adaptation) -> np.ndarray:
     moved = state.moved
-    return np.asarray(ENDS if moved is None else moved.calibrated(ENDS))
+    return np.asarray(ENDS if moved is None else moved.calibrate(ENDS))
 
 
 def _asked(method: AdaptationMethod, scores: np.ndarray, late: int) -> tuple[np.ndarray, np.ndarray]:
@@ -34,7 +34,7 @@ def _asked(method: AdaptationMethod, scores: np.ndarray, late: int) -> tuple[np.
     for place, score in enumerate(scores):
         if place > late:
             then = thens[place - late - 1]
-            state = state.learned(np.array([pits[place - late - 1]]), None if then.moved is None else then)
+            state = state.update(np.array([pits[place - late - 1]]), None if then.moved is None else then)
         lower, upper = _band(state)
         inside.append(lower <= score <= upper)
         widths.append(upper - lower)
@@ -58,38 +58,38 @@ def test_bands_follow_a_shift_and_stay_as_narrow_as_the_noise(method: Adaptation
 
 
 def test_few_outcomes_move_the_band_before_they_widen_it() -> None:
-    state = Adaptation("adaptive").learned(_pits(np.full(10, 2.0)), None)
+    state = Adaptation("adaptive").update(_pits(np.full(10, 2.0)), None)
     lower, upper = _band(state)
     assert 0.5 * (lower + upper) > 1.7
     assert upper - lower < 3.6
-    assert Adaptation("rolling").learned(_pits(np.full(9, 2.0)), None).moved is None
+    assert Adaptation("rolling").update(_pits(np.full(9, 2.0)), None).moved is None
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_odd_outcome_among_many_changes_little(method: AdaptationMethod) -> None:
-    usual = Adaptation(method).learned(_pits(np.random.default_rng(1).normal(size=400)), None)
-    odd = usual.learned(np.array([1.0]), None)
+    usual = Adaptation(method).update(_pits(np.random.default_rng(1).normal(size=400)), None)
+    odd = usual.update(np.array([1.0]), None)
     np.testing.assert_allclose(_band(odd), _band(usual), atol=0.1)
 
 
 def test_levels_follow_the_misses_of_answers_each_tail_by_itself_and_late_ones_slowly() -> None:
-    state = Adaptation("adaptive").learned(_pits(np.random.default_rng(2).normal(size=300)), None)
-    missed = state.learned(np.full(20, 0.99), state)
+    state = Adaptation("adaptive").update(_pits(np.random.default_rng(2).normal(size=300)), None)
+    missed = state.update(np.full(20, 0.99), state)
     assert missed.tails[1] < 0.03
     assert missed.tails[0] > 0.05
     late = Adaptation("adaptive", 10_300, state.scores)
-    assert 0.049 < late.learned(np.full(20, 0.99), state).tails[1] < 0.05
+    assert 0.049 < late.update(np.full(20, 0.99), state).tails[1] < 0.05
     # Answers with the checkpoint's calibration say nothing of the levels.
-    assert state.learned(np.full(20, 0.99), None).tails == state.tails
+    assert state.update(np.full(20, 0.99), None).tails == state.tails
 
 
 @pytest.mark.parametrize("base", [None, odd_map([1.0, 2.0], [1.5, 2.2], 40)])
 def test_an_adapted_map_is_undone_by_its_inverse_and_moves_all_rows(base: ConformalMap | None) -> None:
-    state = Adaptation("adaptive").learned(_pits(np.random.default_rng(3).normal(2.0, 1.4, 200)), None)
+    state = Adaptation("adaptive").update(_pits(np.random.default_rng(3).normal(2.0, 1.4, 200)), None)
     adapted = AdaptedMap(present(state.moved), base)
     scores = torch.linspace(-4.0, 4.0, 101, dtype=torch.float64)
     for widening in (False, True):
-        reached = adapted.calibrated(scores, widening)
+        reached = adapted.calibrate(scores, widening)
         assert bool((reached.diff() > 0.0).all())
         torch.testing.assert_close(adapted.nominal_of(reached, widening), scores)
         assert float(reached[50]) > 1.0
@@ -97,7 +97,7 @@ def test_an_adapted_map_is_undone_by_its_inverse_and_moves_all_rows(base: Confor
 
 
 def test_a_state_goes_on_from_its_json_and_a_wrong_one_is_named() -> None:
-    state = Adaptation("adaptive").learned(_pits(np.random.default_rng(4).normal(size=700)), None)
+    state = Adaptation("adaptive").update(_pits(np.random.default_rng(4).normal(size=700)), None)
     document = json.dumps(state.to_json())
     assert len(document) < 6_000
     assert Adaptation.from_json(json.loads(document)) == state
@@ -109,8 +109,8 @@ def test_a_state_goes_on_from_its_json_and_a_wrong_one_is_named() -> None:
 
 def test_outcomes_of_one_answer_move_a_band_so_far_at_most() -> None:
     """Whatever somebody tells: bands follow in steps, as answers with newer bands come true."""
-    one = Adaptation("adaptive").learned(np.ones(1), None)
+    one = Adaptation("adaptive").update(np.ones(1), None)
     assert _band(one).mean() < 2.0
-    state = Adaptation("adaptive").learned(np.ones(600), None)
+    state = Adaptation("adaptive").update(np.ones(600), None)
     assert np.abs(_band(state)).max() <= 3.5
-    assert _band(state.learned(np.ones(600), state)).max() > 4.0
+    assert _band(state.update(np.ones(600), state)).max() > 4.0

@@ -24,7 +24,7 @@ def test_bands_cover_as_promised_whatever_the_scores_are(count: int, coverage: f
     shares = []
     for seed in range(300):
         conformal = fitted(_scores(count, seed))
-        reach = float(conformal.calibrated(nominal))
+        reach = float(conformal.calibrate(nominal))
         shares.append(np.mean(np.abs(_scores(400, seed + 10_000)) <= reach))
     # Interpolation between order statistics costs less than a rank.
     assert abs(np.mean(shares) - coverage) < 0.012 + 0.25 / (count + 1)
@@ -44,7 +44,7 @@ def test_a_map_rises_also_where_it_may_only_widen_and_is_undone_by_its_inverse(s
     """Narrow, narrow in the middle alone, wide, and skewed scores; beyond the knots too."""
     conformal = fitted(scores, method=CROSS)
     grid = torch.linspace(-9.0, 9.0, 400, dtype=torch.float64).reshape(20, 20)
-    plain, widened = (conformal.calibrated(grid, widening) for widening in (False, True))
+    plain, widened = (conformal.calibrate(grid, widening) for widening in (False, True))
     for mapped, widening in ((plain, False), (widened, True)):
         assert bool((mapped.flatten().diff() > 0).all())
         torch.testing.assert_close(conformal.nominal_of(mapped, widening), grid, rtol=1e-9, atol=1e-9)
@@ -55,7 +55,7 @@ def test_a_map_rises_also_where_it_may_only_widen_and_is_undone_by_its_inverse(s
     else:
         assert conformal.centre != 0.0
     some = grid > 1.0
-    torch.testing.assert_close(conformal.calibrated(grid, some), torch.where(some, widened, plain), rtol=0.0, atol=0.0)
+    torch.testing.assert_close(conformal.calibrate(grid, some), torch.where(some, widened, plain), rtol=0.0, atol=0.0)
     assert ConformalMap.from_json(conformal.to_json()) == conformal
 
 
@@ -65,7 +65,7 @@ def test_each_side_covers_by_itself_where_scores_are_skewed() -> None:
     below = []
     for seed in range(20):
         conformal = fitted(_skewed(2_000, seed))
-        reach = conformal.calibrated(nominal).numpy()
+        reach = conformal.calibrate(nominal).numpy()
         below.append((_skewed(4_000, seed + 100)[:, None] <= reach).mean(axis=0))
     np.testing.assert_allclose(np.mean(below, axis=0), levels, atol=0.01)
 
@@ -102,7 +102,7 @@ def test_a_row_of_a_new_group_is_covered_with_the_nominal_probability() -> None:
         new = effects[-1] + 0.3 * generator.normal(size=50)
         for weights, units, into in ((np.repeat(1.0 / sizes, sizes), len(sizes), covered), (None, None, plainly)):
             conformal = fitted(scores, weights=weights, units=units)
-            into.append(float((np.abs(new) <= float(conformal.calibrated(nominal))).mean()))
+            into.append(float((np.abs(new) <= float(conformal.calibrate(nominal))).mean()))
     assert 0.79 <= np.mean(covered) <= 0.86
     assert np.mean(plainly) < 0.77
 
@@ -129,7 +129,7 @@ def test_one_odd_row_beyond_the_central_part_does_not_multiply_every_answer() ->
     rows = gaussians(spread, [0.0, 0.0], [1.0, 1.0])
     assert (spread.ratio(rows, NEITHER) < 1.4).all()
     assert float(spread.nodes[-1]) == pytest.approx(
-        float(ODD_ROW.calibrated(torch.tensor([CENTRAL]).double())[0]), rel=0.01
+        float(ODD_ROW.calibrate(torch.tensor([CENTRAL]).double())[0]), rel=0.01
     )
 
 
@@ -142,7 +142,7 @@ def _pooled(earlier: ConformalMap, scores: np.ndarray, **options: Any) -> Confor
 
 
 def _reach(conformal: ConformalMap) -> np.ndarray:
-    reach: np.ndarray = conformal.calibrated(torch.tensor([-1.6448536, -0.6745, 0.6745, 1.6448536]).double()).numpy()
+    reach: np.ndarray = conformal.calibrate(torch.tensor([-1.6448536, -0.6745, 0.6745, 1.6448536]).double()).numpy()
     return reach
 
 
@@ -155,7 +155,7 @@ def test_without_new_rows_the_earlier_map_stays(rows: int, skewed: bool) -> None
     assert (earlier.centre < -0.1) == (skewed and rows >= 100)
     grid = torch.linspace(-1.5, 1.5, 31, dtype=torch.float64)
     again = _pooled(_pooled(earlier, np.zeros(0)), np.zeros(0))
-    torch.testing.assert_close(again.calibrated(grid), earlier.calibrated(grid), atol=1e-6, rtol=0.0)
+    torch.testing.assert_close(again.calibrate(grid), earlier.calibrate(grid), atol=1e-6, rtol=0.0)
 
 
 def test_weights_count_like_repeated_rows() -> None:
@@ -164,7 +164,7 @@ def test_weights_count_like_repeated_rows() -> None:
     weighted = fitted(scores, weights=weights, units=90)
     repeated = fitted(np.repeat(scores, weights.astype(int)), units=90)
     inner = torch.linspace(-1.2, 1.2, 25, dtype=torch.float64)
-    torch.testing.assert_close(weighted.calibrated(inner), repeated.calibrated(inner), atol=0.04, rtol=0.0)
+    torch.testing.assert_close(weighted.calibrate(inner), repeated.calibrate(inner), atol=0.04, rtol=0.0)
     assert fitted(scores, weights=np.full(80, 7.0)) == fitted(scores)
 
 

@@ -22,7 +22,7 @@ def held_out(blocks: int, truth: TotalsCalibration, *, rows: int = 50, seed: int
 def test_the_shared_part_is_found(shared: float) -> None:
     small = held_out(400, TotalsCalibration(shared=shared), rows=2)
     fitted = fit_totals(
-        HeldOutTotals.joined([held_out(400, TotalsCalibration(shared=shared)), small]), units=False, in_time=False
+        HeldOutTotals.join([held_out(400, TotalsCalibration(shared=shared)), small]), units=False, in_time=False
     )
     assert fitted.shared == pytest.approx(shared, rel=0.3)
     assert fitted.independent == pytest.approx(1.0, rel=0.25)
@@ -37,7 +37,7 @@ def test_little_evidence_leaves_the_factors_near_one() -> None:
 def test_correlation_within_units_is_found() -> None:
     truth = TotalsCalibration(within=0.5)
     fitted = fit_totals(
-        HeldOutTotals.joined([held_out(400, truth), held_out(400, truth, rows=2)]), units=True, in_time=False
+        HeldOutTotals.join([held_out(400, truth), held_out(400, truth, rows=2)]), units=True, in_time=False
     )
     total = sum(fitted.variances(*(np.array(each) for each in (50.0, 2.5, 50.0, 50.0, 2450.0, 125.0))))
     expected = sum(truth.variances(*(np.array(each) for each in (50.0, 2.5, 50.0, 50.0, 2450.0, 125.0))))
@@ -55,7 +55,7 @@ def days(rng: np.random.Generator, correlation: float) -> HeldOutTotals:
         parts.append(
             HeldOutTotals(none + size, error, none, none + size, none + size, none, none, none + size**0.5 / 10)
         )
-    return HeldOutTotals.joined(parts)
+    return HeldOutTotals.join(parts)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.6, 0.98])

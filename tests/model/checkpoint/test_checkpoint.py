@@ -24,7 +24,7 @@ from murho.model.checkpoint.checkpoint import (
     list_checkpoints,
     name_and_version,
     read_stored,
-    sealed,
+    seal,
     validate_name,
 )
 from murho.model.checkpoint.posterior import Posterior
@@ -287,7 +287,7 @@ SEALED: dict[str, Any] = {
 
 
 def test_order_and_indentation_may_change_and_values_and_names_not() -> None:
-    read = json.loads(sealed(SEALED))
+    read = json.loads(seal(SEALED))
     assert list(read) == [*SEALED, SEAL]
     check_seal(json.loads(json.dumps(dict(reversed(list(read.items()))), indent=7)))
     without = {name: value for name, value in read.items() if name != "large"}

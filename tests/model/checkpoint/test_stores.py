@@ -16,10 +16,10 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.stores import (
     DirectoryStore,
     ObjectStore,
+    describe_place,
     directory_at,
     is_url,
     place_of,
-    shown_place,
     store_at,
 )
 from murho.model.errors import CheckpointError, OptionError, StorageError
@@ -191,7 +191,7 @@ def test_a_silent_storage_ends_at_the_time_limit_and_works_again_later(
 def test_a_url_stays_a_text_without_a_slash_at_its_end_and_anything_else_is_a_path() -> None:
     for url in ("s3://bucket/models", "memory://here", "abfs://c@account.example/x"):
         assert is_url(url)
-        assert place_of(f"{url}/") == shown_place(url) == url
+        assert place_of(f"{url}/") == describe_place(url) == url
     for path in ("checkpoints", "/a/b", "c://x", "s3:/bucket", "a b://c"):
         assert not is_url(path)
         assert place_of(path) == Path(path)

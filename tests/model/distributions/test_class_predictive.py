@@ -47,4 +47,4 @@ def test_parts_of_the_entropy_are_known_where_draws_agree_and_where_they_are_sur
 def test_the_pooled_probability_is_the_mean_and_never_0_or_1() -> None:
     log_draws = torch.tensor([[[0.0, -400.0]], [[0.0, -400.0]]])
     predictive = ClassPredictive.of(log_draws, torch.tensor([0.25, 0.75], dtype=torch.float64), 0.01)
-    assert predictive.pooled()[0].tolist() == pytest.approx([0.99 + 0.0025, 0.0075])
+    assert predictive.pool()[0].tolist() == pytest.approx([0.99 + 0.0025, 0.0075])

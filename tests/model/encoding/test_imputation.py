@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
+from murho.model.encoding.imputation import IMPUTATIONS, impute_columns
 from tests.model.encoding.distribution_tables import distribution_of, mixed_columns, schema_of
 
 COLUMNS = mixed_columns(800)
@@ -22,7 +22,7 @@ def blanked(rows: int, *names: str, seed: int = 1) -> dict[str, np.ndarray]:
 
 def copies(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray[Any, Any]]:
     """Completed copies, ``[R, B]`` each."""
-    completed = imputed_columns(DISTRIBUTION, SCHEMA, columns)
+    completed = impute_columns(DISTRIBUTION, SCHEMA, columns)
     return {name: column.reshape(IMPUTATIONS, -1) for name, column in completed.items()}
 
 
@@ -57,7 +57,7 @@ def test_cells_of_a_feature_with_missing_cells_in_training_stay_missing() -> Non
     columns = mixed_columns(800)
     columns["second"][::4] = np.nan
     rows = blanked(5, "second", "lift")
-    completed = imputed_columns(distribution_of(columns), schema_of(columns), rows)
+    completed = impute_columns(distribution_of(columns), schema_of(columns), rows)
     assert np.isnan(completed["second"]).all()
     assert not np.isnan(completed["lift"]).any()
 

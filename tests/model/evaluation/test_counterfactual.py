@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
 from murho.model.evaluation.counterfactual import MOST_ROWS, Goal, counterfactuals
-from murho.model.evaluation.why import answered
+from murho.model.evaluation.why import answer_requests
 from murho.model.predictive.prediction import Prediction
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.schema_inference import columns_from_table
@@ -69,13 +69,13 @@ def test_a_class_becomes_likely_within_the_training_rows(rooms: Posterior) -> No
     far = rooms.predict(columns, options).probabilities[:, 0].argmin()
     row = {name: column[far : far + 1] for name, column in columns.items()}
     asking = counterfactuals(rooms.schema, rooms.encoder.distribution, row, goal, options, fixed=["lift"], count=2)
-    found = answered(asking, rooms)
+    found = answer_requests(asking, rooms)
     again = rooms.predict(found.columns, options)
     assert (again.probabilities[:, 0] >= 0.8).all()
     assert not again.outlier.any()
     assert (found.columns["lift"] == row["lift"]).all()
     nothing = counterfactuals(rooms.schema, None, row, goal, options, fixed=list(columns))
-    assert not len(answered(nothing, rooms).distances)
+    assert not len(answer_requests(nothing, rooms).distances)
 
 
 @pytest.mark.parametrize(

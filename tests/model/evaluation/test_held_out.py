@@ -44,7 +44,7 @@ def labelled(rent: Posterior, rows: int) -> Rows:
 
 def test_a_row_is_judged_by_its_members_alone(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[int, set[Sequence[int] | None]] = {}
-    real = Posterior.drawn
+    real = Posterior.draw_rows
     encoded, targets = labelled(rent, 60)
 
     def spy(
@@ -55,8 +55,8 @@ def test_a_row_is_judged_by_its_members_alone(rent: Posterior, monkeypatch: pyte
             asked.setdefault(int(number), set()).add(members)
         return real(self, rows, samples, seed, members=members)
 
-    monkeypatch.setattr(Posterior, "drawn", spy)
-    groups = split_rows(60, 0, members=2).held_out(2)
+    monkeypatch.setattr(Posterior, "draw_rows", spy)
+    groups = split_rows(60, 0, members=2).held_out_groups(2)
     conformal, report = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
     assert asked == {int(row): {group.members} for group in groups for row in group.rows}
     assert {group.members for group in groups} == {(0,), (1,)}

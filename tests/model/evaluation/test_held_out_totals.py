@@ -16,7 +16,7 @@ from murho.model.evaluation.held_out_totals import calibrate_totals, determined_
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.predictive.row_moments import RowMoments
 from murho.model.predictive.totals import Totals, TotalsOptions
-from murho.model.python.table_totals import added_up, answer_of
+from murho.model.python.table_totals import add_up_table, answer_of
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.model.tables.splits import HeldOut
 from murho.model.training.options import make_options
@@ -99,7 +99,7 @@ def test_totals_of_a_smooth_function_are_as_uncertain_as_they_are_wrong() -> Non
         trained = train(smooth(rng, 500), "y", make_options({"quick": True, "seed": seed}), reporter=Notes())
         rows = smooth(rng, 2_000)
         for block in (np.arange(1_000), np.argsort(rows["x0"].to_numpy())[:1_000]):
-            totals = added_up(trained.posterior, rows.take(block), TotalsOptions(of=PredictOptions(samples=100)))
+            totals = add_up_table(trained.posterior, rows.take(block), TotalsOptions(of=PredictOptions(samples=100)))
             variances.append(present(answer_of(totals, trained.posterior).std)[0] ** 2)
     assert 0.7 < (np.mean(variances) / np.mean(wrong)) ** 0.5 < 1.5
 

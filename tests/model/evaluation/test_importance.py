@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murho.model.checkpoint.posterior import Posterior
-from murho.model.evaluation.importance import permutation_importance, screened_features
+from murho.model.evaluation.importance import permutation_importance, screen_features
 from murho.model.evaluation.judging import judge_columns
 from murho.model.evaluation.number_scores import JudgedNumbers
 from murho.model.predictive.prediction import PredictOptions
@@ -19,8 +19,8 @@ def test_those_are_kept_that_matter_most_by_draws_too(rent: Posterior) -> None:
     columns = columns_from_table(make_table(rows=200, seed=3), rent.schema)
     judged = permutation_importance(rent, columns, repeats=2)["features"]
     by_draws = sorted(judged, key=lambda feature: -feature["mean"]["value"])
-    assert screened_features(rent, columns, 1) == [by_draws[0]["name"]]
-    assert set(screened_features(rent, columns, 2)) == {feature["name"] for feature in by_draws[:2]}
+    assert screen_features(rent, columns, 1) == [by_draws[0]["name"]]
+    assert set(screen_features(rent, columns, 2)) == {feature["name"] for feature in by_draws[:2]}
 
 
 def test_of_two_rows_scores_and_answers_move_as_they_do_when_the_cells_are_swapped(rent: Posterior) -> None:

@@ -17,7 +17,7 @@ from murho.model.evaluation.why import (
     CLASS_MEASURES,
     PredictionRequests,
     Why,
-    answered,
+    answer_requests,
     measures_of,
     rows_to_label,
     why,
@@ -113,7 +113,7 @@ def test_a_set_is_worth_what_the_model_answers_with_the_other_cells_missing(rent
         columns |= {name: nothing[name] for name in names[2:]}
         options = PredictOptions(samples=64)
         answer = posterior.predict(columns, options)
-        found = answered(why(posterior.schema, columns, answer, options), posterior)
+        found = answer_requests(why(posterior.schema, columns, answer, options), posterior)
         factor: Any = 1.0
         if answer.classes is None:  # sets have raw answers, and calibration counts as a factor of the row
             options = replace(options, calibrated=False)
@@ -149,7 +149,7 @@ def test_a_missing_cell_is_worth_the_fall_of_the_mean_variance(rent: Posterior) 
     columns["size"][:4] = np.nan
     options = PredictOptions()
     answer = rent.predict(columns, options)
-    found = answered(worth_asking(rent.encoder.distribution, rent.schema, columns, answer, options), rent)
+    found = answer_requests(worth_asking(rent.encoder.distribution, rent.schema, columns, answer, options), rent)
     falls = [{cell["feature"]: cell["fall"] for cell in of_row} for of_row in found]
     assert all("size" in of_row for of_row in falls[:4])
     assert all("size" not in of_row for of_row in falls[4:])

@@ -113,7 +113,7 @@ class Case:
             return answer
         scores, widening = torch.special.ndtri(levels).expand(len(mean), -1), self.mask.unsqueeze(1)
         if calibration is not None:
-            scores = calibration.calibrated(scores, widening)
+            scores = calibration.calibrate(scores, widening)
             calibrated = CalibratedSpread.of(calibration, CPU)
             nodes = learned.transform.inverse(torch.stack(bisect(mixture, calibrated.nodes)).mean(dim=0))
             ratio = torch.from_numpy(calibrated.ratio(nodes.numpy(), self.mask.numpy()))

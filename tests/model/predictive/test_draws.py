@@ -15,14 +15,14 @@ from torch.nn import functional
 
 from murho.model.bbb.network import Architecture, BayesianNetwork
 from murho.model.predictive.draw_cache import KEPT_SEEDS, DrawCache
-from murho.model.predictive.draws import BLOCK, DrawMaker, Draws, PosteriorDraws, coupled_normals, mean_network
+from murho.model.predictive.draws import BLOCK, DrawMaker, Draws, PosteriorDraws, draw_coupled_normals, mean_network
 from tests.model.oracles import biases_of, weights_of
 
 
 def normals(seed: int, block: int, members: int, count: int) -> np.ndarray:
     """The numbers of one block of draws, ``[BLOCK, P]``."""
     generator = np.random.Philox(key=seed, counter=[0, 0, 0, block])
-    return np.asarray(coupled_normals(generator, block, members, count).double())
+    return np.asarray(draw_coupled_normals(generator, block, members, count).double())
 
 
 def _own(block: int, member: int, members: int) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from murho.model.report.charts import charts
-from murho.model.report.reports import drawn
+from murho.model.report.reports import draw_chart
 from murho.model.training.train import Trained
 
 
@@ -24,13 +24,13 @@ def test_parts_that_are_covered_too_rarely_stand_out(trained: Trained, facts: di
     changed = json.loads(json.dumps(facts))
     changed["held_out"]["coverage_by_std"][0]["calibrated"] = 0.1
     (chart,) = (chart for chart in charts(trained.spec.schema.target, changed) if chart.name == "coverage")
-    plain = drawn(next(chart for chart in charts(trained.spec.schema.target, facts) if chart.name == "coverage"))
-    assert drawn(chart).count("var(--orange)") == plain.count("var(--orange)") + 1
+    plain = draw_chart(next(chart for chart in charts(trained.spec.schema.target, facts) if chart.name == "coverage"))
+    assert draw_chart(chart).count("var(--orange)") == plain.count("var(--orange)") + 1
 
 
 def test_pictures_take_all_colours_from_the_page(trained: Trained, facts: dict[str, Any]) -> None:
     for chart in charts(trained.spec.schema.target, facts):
-        element = drawn(chart)
+        element = draw_chart(chart)
         assert element.startswith("<svg")
         assert "var(--ink)" in element
         assert not re.findall(r"#[0-9a-f]{6}\b", element)
@@ -44,4 +44,4 @@ def test_any_name_of_a_feature_can_be_drawn(trained: Trained, facts: dict[str, A
     by_category = changed["held_out"]["coverage_by_category"]
     changed["held_out"]["coverage_by_category"] = {name: by_category["district"]}
     for chart in charts(trained.spec.schema.target, changed):
-        assert "<b>" not in drawn(chart)
+        assert "<b>" not in draw_chart(chart)

@@ -77,7 +77,7 @@ def test_a_single_network_holds_out_whole_groups_and_learns_from_the_largest(siz
 
 def test_two_judges_of_a_row_have_learned_from_different_rows() -> None:
     """Ten members: every row is held out from one of the first five and from one of the others, in all pairs."""
-    groups = split_rows(500, seed=3, members=10).held_out(10)
+    groups = split_rows(500, seed=3, members=10).held_out_groups(10)
     assert sorted(group.members or () for group in groups) == [(a, b) for a in range(5) for b in range(5, 10)]
     assert sorted(np.concatenate([group.rows for group in groups]).tolist()) == list(range(500))
     for member in range(10):
@@ -112,7 +112,7 @@ def test_in_time_every_judge_has_learned_only_from_rows_before() -> None:
     times = np.random.default_rng(0).permutation(400).astype(float)
     split = split_in_time(times, members=10)
     assert split.folds is not None
-    groups = split.held_out(10)
+    groups = split.held_out_groups(10)
     assert [group.members for group in groups] == [(fold, fold + 5) for fold in range(5)]
     for fold, group in enumerate(groups):
         assert times[split.folds[0] < fold].max() < times[group.rows].min()

@@ -144,7 +144,7 @@ def test_with_rows_it_is_judged_and_calibrated_anew(rent: Posterior) -> None:
     assert (pruned.facts["calibration"], spec.metrics) == ("made", after)
     assert calibration_of(spec).rows == after["n"] == before["n"] == 200
     assert 0.8 < after["calibrated"]["coverage"]["90"] <= 1.0
-    answer = cast("Predictive", rent.drawn(rows.encoded, SAMPLES, rent.seed).predictive())
+    answer = cast("Predictive", rent.draw_rows(rows.encoded, SAMPLES, rent.seed).predictive())
     assert before["raw"]["crps"] == pytest.approx(float(answer.crps(torch.from_numpy(rows.targets)).mean()), rel=1e-5)
     assert after["crps"] < 1.1 * before["crps"]
     assert before["crps"] < 0.9 * present(prune(rent, 0.99, rows).after)["crps"]

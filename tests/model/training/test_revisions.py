@@ -31,7 +31,7 @@ def test_rows_are_encoded_and_standardised_as_the_checkpoint_does_without_those_
     assert (rows.left_out, len(rows)) == (2, 28)
     assert rows.encoded.inputs.shape == (28, rent.architecture.inputs)
     np.testing.assert_array_equal(rows.targets, table.column("rent").drop_null().to_numpy())
-    back = rows.standardised(rent).double().numpy() * rent.scale + rent.location
+    back = rows.standardise_targets(rent).double().numpy() * rent.scale + rent.location
     np.testing.assert_allclose(back, rows.targets, rtol=1e-5)
 
 

@@ -69,7 +69,7 @@ def _exact(posterior: Posterior, rows: LabelledRows, mean: Tensor, precision: Te
     design = functional.pad(torch.from_numpy(rows.encoded.inputs).double(), (0, 1), value=1.0)
     weight = present(posterior.spec.likelihood.sigma) ** -2
     after = precision + weight * design.T @ design
-    moment = precision @ mean + weight * design.T @ rows.standardised(posterior).double()
+    moment = precision @ mean + weight * design.T @ rows.standardise_targets(posterior).double()
     return torch.linalg.solve(after, moment), after
 
 
@@ -100,7 +100,7 @@ def test_a_learned_noise_is_that_of_old_and_new_rows_together() -> None:
     old = Posterior(trained.spec, tensors)
     rows = labelled_rows(_linear_table(_correlated(120), 2.0 * NOISE, seed=9), old)
     updated, split = _update(old, rows), split_new_rows(120, old.seed, 1)
-    predicted = cast("Predictive", old.drawn(rows.encoded, 1, 0).predictive()).means[0].numpy()
+    predicted = cast("Predictive", old.draw_rows(rows.encoded, 1, 0).predictive()).means[0].numpy()
     residual = ((rows.targets - predicted) / old.scale)[split.training]
 
     def variance(of: Posterior) -> float:
@@ -162,7 +162,7 @@ def test_more_rows_are_cross_fitted_judged_and_calibrate_with_the_earlier_ones(o
     assert calibration_of(spec).rows == calibration_of(old.spec).rows + count
     assert calibration_of(spec).method == POOLED
     assert (spec.metrics == old.spec.metrics) == (count < 50)
-    groups = split_new_rows(count, old.seed, 2).held_out(2)
+    groups = split_new_rows(count, old.seed, 2).held_out_groups(2)
     for when, posterior in (("before", old), ("after", updated.posterior)):
         judged = calibrate_held_out(posterior, rows.encoded, rows.targets, groups, calibrating=())
         assert updated.facts[when]["nll"] == pytest.approx(judged.metrics["nll"])

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from murho.service.errors import BadInputError, DeadlineError, QueueFullError, TooLargeError
-from murho.service.predict.budgets import SMALL_BYTES, ByteBudget, Lease, accepted_coding, decompressed
+from murho.service.predict.budgets import SMALL_BYTES, ByteBudget, Lease, choose_coding, decompress
 from tests.service.bodies import ARROW, CSV, JSON, WRITERS
 from tests.service.protocols.support import row_tensors
 from tests.service.support import ROW, FakeModel, make_client
@@ -180,12 +180,12 @@ BODY = b"3000,100,true\n" * 200
 @pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 def test_bodies_in_both_codings_are_read_within_a_limit(coding: str, pack: type[bytes]) -> None:
     packed = pack(BODY)
-    assert decompressed(packed, coding.upper(), len(BODY)) == BODY
+    assert decompress(packed, coding.upper(), len(BODY)) == BODY
     with pytest.raises(TooLargeError):
-        decompressed(packed, coding, len(BODY) - 1)
+        decompress(packed, coding, len(BODY) - 1)
     for broken in (packed[:-1], packed + b"x", b"x", b""):
         with pytest.raises(BadInputError, match=coding):
-            decompressed(broken, coding, 10**6)
+            decompress(broken, coding, 10**6)
 
 
 @pytest.mark.parametrize(
@@ -200,4 +200,4 @@ def test_bodies_in_both_codings_are_read_within_a_limit(coding: str, pack: type[
     ],
 )
 def test_the_first_coding_that_a_client_accepts(header: str, coding: str | None) -> None:
-    assert accepted_coding(header) == coding
+    assert choose_coding(header) == coding

@@ -15,7 +15,7 @@ import pytest
 from murho.model.tables.schema import Feature, FeatureKind, Schema
 from murho.service.errors import BadInputError
 from murho.service.predict.answers import Terms
-from murho.service.protocols.infer_answers import packed
+from murho.service.protocols.infer_answers import pack_values
 from murho.service.protocols.infer_requests import DTYPES, InferCodec
 from murho.service.settings import Settings
 from tests.service.protocols.support import (
@@ -258,7 +258,7 @@ def test_numbers_are_packed_and_little_endian(datatype: str) -> None:
 
 def test_texts_have_their_lengths_before_them() -> None:
     encoded = text_bytes(b"USA", b"", "Düsseldorf".encode())
-    assert encoded == packed(np.array(["USA", "", "Düsseldorf"], dtype=object))
+    assert encoded == pack_values(np.array(["USA", "", "Düsseldorf"], dtype=object))
     assert read(encoded, "BYTES", 3) == ["USA", None, "Düsseldorf"]
 
 

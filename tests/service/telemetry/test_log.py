@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from murho.service.http.middleware import AccessLog
-from murho.service.telemetry.log import WAITING_TEXTS, LogLimit, Stderr, configure_logging, escaped
+from murho.service.telemetry.log import WAITING_TEXTS, LogLimit, Stderr, configure_logging, escape_texts
 
 # A terminal's title, its colours by one byte, a text that runs backwards, a forged line, half a character.
 HOSTILE = "a\x1b]0;pwn\x07b\x9b31mc\u202ed\ne\x7ff\u2028g\udcff\rh\u2066"
@@ -93,17 +93,17 @@ def test_nothing_in_a_line_commands_the_terminal(
 
 def test_what_is_printable_stays_as_it_is() -> None:
     said = {"path": "/models/Zürich 東京 🚗", "status": 200, "ms": 0.5, "name": None}
-    assert escaped(said) == said
+    assert escape_texts(said) == said
 
 
 def test_lines_above_the_limit_are_held_back_and_counted() -> None:
     now = [0.0]
     limit = LogLimit(2, 10.0, clock=lambda: now[0])
-    assert [limit.held_back() for _ in range(5)] == [0, 0, None, None, None]
+    assert [limit.hold_back() for _ in range(5)] == [0, 0, None, None, None]
     now[0] = 9.9
-    assert limit.held_back() is None
+    assert limit.hold_back() is None
     now[0] = 10.0
-    assert [limit.held_back() for _ in range(3)] == [4, 0, None]
+    assert [limit.hold_back() for _ in range(3)] == [4, 0, None]
 
 
 def test_a_reader_that_stalls_loses_lines_which_are_counted_and_nothing_waits(
