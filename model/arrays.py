@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 
 
 def with_arrays(work: Callable[[Sequence[Array]], Array], values: Sequence[Value]) -> Value:
-    """The first of values of one type, with arrays made of those in the same place of all, in dataclasses and dicts.
+    """Return the first of values of one type, with each array made of those in the same place of all.
 
     Args:
         work: Makes an array of these.

@@ -53,7 +53,7 @@ def as_written(function: Function) -> Function:
 
 
 def compiled(signature: str) -> Callable[[Function], Function]:
-    """Decorator that compiles a function at once, for one signature; the function releases the GIL.
+    """Return decorator that compiles a function at once, for one signature; the function releases the GIL.
 
     Args:
         signature: Types of the arguments in Numba's notation.
@@ -78,7 +78,7 @@ def compiled(signature: str) -> Callable[[Function], Function]:
 
 @contextmanager
 def compile_package(package: str) -> Iterator[None]:
-    """The modules of a package that the block imports are compiled by one process, all of them, or all loaded.
+    """Return the modules of a package that the block imports are compiled by one process, all of them, or all loaded.
 
     Numba's code of a function differs, and so may the last bits of its results, if what it calls was loaded. So other
     processes wait meanwhile, and what an interrupted one has left is compiled again.
@@ -101,7 +101,7 @@ def compile_package(package: str) -> Iterator[None]:
 
 
 def code_folder(package: str = "") -> Path | None:
-    """The folder that keeps compiled code of a package, made if it isn't there; None where it can't be made.
+    """Return the folder that keeps compiled code of a package, made if it isn't there; None where it can't be made.
 
     It is in ``NUMBA_CACHE_DIR``, if that is set, else beside the kernels or, where that folder can't be written, in the
     user's cache directory. Each kind of processor has its own.

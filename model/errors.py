@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 
 def list_names(names: Sequence[object], most: int = 10) -> str:
-    """``'a', 'b' and 3 more``: the first of some names, for a message."""
+    """Return ``'a', 'b' and 3 more``: the first of some names, for a message."""
     return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
@@ -27,7 +27,7 @@ _CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\
 
 
 def printable(text: str) -> str:
-    """A text with escapes, as JSON has them, for characters that control a terminal or the direction of writing."""
+    """Return a text with JSON's escapes for characters that control a terminal or the direction of writing."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -53,7 +53,7 @@ class TableError(MurhoError):
         self.row, self.words = row, words or {}
 
     def shift_rows(self, rows: int) -> TableError:
-        """The same error, where so many rows come before the table that it speaks of."""
+        """Return the same error, where so many rows come before the table that it speaks of."""
         if self.row is None:
             return self
         return TableError(str(self).replace(f"row {self.row}:", f"row {self.row + rows}:", 1), row=self.row + rows)

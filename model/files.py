@@ -23,7 +23,7 @@ JSON: TypeAlias = dict[str, Any]
 
 @contextmanager
 def write_whole(path: Path) -> Iterator[BinaryIO]:
-    """A context with a new file to write. It takes the place of the path at the end, unless an error ends it.
+    """Return a context with a new file to write. It takes the place of the path at the end, unless an error ends it.
 
     Several processes may write the same path: the last one to end has it.
 
@@ -102,7 +102,7 @@ def read_bounded(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> by
 
 
 def parse_json(content: bytes) -> Any:
-    """The data of a JSON file.
+    """Return the data of a JSON file.
 
     Raises:
         ValueError: It is no JSON, or has more than `MOST_VALUES` values.

@@ -61,7 +61,7 @@ class Stored:
         return cast("core_schema.CoreSchema", schema)
 
     def to_json(self) -> dict[str, Any]:
-        """The part as JSON data."""
+        """Return the part as JSON data."""
         adapter, plain = _adapter(cast("Any", type(self))), methodcaller("tolist")  # numpy's numbers among facts
         data: dict[str, Any] = adapter.dump_python(self, mode="json", fallback=plain)
         return data
@@ -116,7 +116,7 @@ _MESSAGES = {"missing": "the field is missing", "unexpected_keyword_argument": "
 
 
 def _path(location: Sequence[int | str], data: Any, *, missing: bool) -> str:
-    """The path of an error, without the kinds that pydantic names beside the fields of a union."""
+    """Return the path of an error, without the kinds that pydantic names beside the fields of a union."""
     path = ""
     for at, part in enumerate(location):
         inside = (
@@ -157,7 +157,7 @@ def one_of(*values: str) -> GetPydanticSchema:
 
 
 def null_for(infinity: float, form: Any = float) -> GetPydanticSchema:
-    """A limit that is infinite where the data have null.
+    """Return a limit that is infinite where the data have null.
 
     Args:
         infinity: The limit without a limit, inf or -inf.

@@ -17,7 +17,7 @@ SECONDS_BETWEEN_LINES = 2.0
 
 
 def ignore_rows(rows: int) -> None:
-    """An `Advance` that shows nothing."""
+    """Return an `Advance` that shows nothing."""
 
 
 @contextmanager

@@ -204,7 +204,7 @@ def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
 
 @lru_cache(maxsize=1)
 def _helpers(threads: int) -> ThreadPoolExecutor:
-    """A pool of threads that sleep until they get work."""
+    """Return a pool of threads that sleep until they get work."""
     return ThreadPoolExecutor(threads, thread_name_prefix="murho-helper")
 
 

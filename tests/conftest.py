@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """The first two workers load a package of kernels each: in a new clone one would wait while the other compiles."""
+    """Load a package of kernels in each of two workers: in a new clone one would wait while the other compiles."""
     loader = {"gw0": kernels, "gw1": load}.get(os.environ.get("PYTEST_XDIST_WORKER", ""))
     if loader is not None and not all(item.get_closest_marker("fast") for item in session.items):
         loader()
@@ -64,7 +64,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def quick_cars(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the checkpoint ``cars`` version 1, a quick fit to the example; not to be changed."""
+    """Return a directory with the checkpoint ``cars`` version 1, a quick fit to the example; not to be changed."""
     quick = "--epochs 20 --noise homoscedastic --hidden 16 --members 5 --encoding standard --no-report".split()  # noqa: SIM905
     files = (ROOT / "examples" / "cars.csv", "--config", ROOT / "examples" / "cars.toml")
     return made_once(
@@ -74,6 +74,6 @@ def quick_cars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_cars(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the checkpoint ``cars`` version 1, of the rows of `tests.service.support`; not to be changed."""
+    """Return a directory with the checkpoint ``cars``, of the rows of `tests.service.support`; not to be changed."""
     made = made_once(tmp_path_factory, "tiny cars", lambda directory: train_checkpoint(directory, "cars"))
     return made / "checkpoints"

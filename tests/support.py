@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def call_murho(*arguments: object, cwd: Path | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Runs a command in this process, by `murho.command_line.main`, and checks its exit code.
+    """Run a command in this process, by `murho.command_line.main`, and check its exit code.
 
     A new process would first import PyTorch for seconds. Tests that need one use `tests.e2e.support.murho`.
     """
@@ -54,7 +54,7 @@ def call_murho(*arguments: object, cwd: Path | None = None, code: int = 0) -> su
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on."""
+    """Return a port of loopback that nobody listens on."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
@@ -62,7 +62,7 @@ def free_port() -> int:
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """A directory that the first worker of pytest-xdist makes; the other workers wait for it.
+    """Return a directory that the first worker of pytest-xdist makes; the other workers wait for it.
 
     Args:
         factory: The factory of this worker.
@@ -83,7 +83,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 
 def sealed_again(edited: str) -> bytes:
-    """The text of an edited ``model.json`` with a seal that fits, so that what else is checked is seen."""
+    """Return the text of an edited ``model.json`` with a seal that fits, so that what else is checked is seen."""
     return seal({key: value for key, value in json.loads(edited).items() if key != SEAL})
 
 

@@ -266,7 +266,7 @@ class WorkModel:
         self._elements = sum(outputs for _, outputs in architecture.layers)
 
     def step(self, rows: float, draws: int) -> float:
-        """Reference seconds of an optimiser step.
+        """Return reference seconds of an optimiser step.
 
         Args:
             rows: Rows of each member in the minibatch; the mean, if minibatches differ.
@@ -281,7 +281,7 @@ class WorkModel:
         )
 
     def validation(self, judgements: int, draws: int) -> float:
-        """Reference seconds of a validation.
+        """Return reference seconds of a validation.
 
         Args:
             judgements: Rows times the members that judge each.
@@ -290,7 +290,7 @@ class WorkModel:
         return self._rates.step + self._rates.forward * self._passes(judgements * draws)
 
     def score(self, rows: int, draws: int, components: int) -> float:
-        """Reference seconds of the log density and CRPS of rows.
+        """Return reference seconds of the log density and CRPS of rows.
 
         Args:
             rows: Rows to score.

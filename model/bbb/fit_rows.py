@@ -46,19 +46,19 @@ class Rows:
         return len(self.targets)
 
     def to(self, device: torch.device) -> Rows:
-        """The same rows on another device."""
+        """Return the same rows on another device."""
         folds, weights = (None if part is None else part.to(device) for part in (self.folds, self.weights))
         return Rows(self.features.to(device), self.targets.to(device), folds, self.forward, weights)
 
     def mean(self, values: Tensor) -> Tensor:
-        """The weighted mean of a value per row, ``[N]`` or ``[…, N]``."""
+        """Return the weighted mean of a value per row, ``[N]`` or ``[…, N]``."""
         if self.weights is None:
             return values.mean(dim=-1)
         weights = self.weights.to(values)
         return (values * weights).sum(dim=-1) / weights.sum()
 
     def seen_by(self, members: int) -> SeenRows:
-        """The rows that each member sees."""
+        """Return the rows that each member sees."""
         if self.folds is None:
             return SeenRows(torch.arange(len(self), device=self.targets.device).unsqueeze(0), (len(self),))
         lists = [
@@ -68,11 +68,11 @@ class Rows:
         return SeenRows(torch.nn.utils.rnn.pad_sequence(lists, batch_first=True), tuple(map(len, lists)))
 
     def judges(self, members: int) -> int:
-        """Number of judges of a row, J: of M members those that have not seen the row; all M without folds."""
+        """Return the number of judges of a row, J: members that have not seen the row; all M without folds."""
         return members if self.folds is None else members // folds_of(members)
 
     def judged_by(self, members: int, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The rows that each member judges, about ``size`` in all at a time.
+        """Return the rows that each member judges, about ``size`` in all at a time.
 
         Without folds all members judge all rows, else each member those that it has not seen.
 
@@ -193,7 +193,7 @@ def judge_rows(
     size: int,
     forward: Callable[[Tensor, torch.Generator, int], Tensor] | None = None,
 ) -> list[Tensor]:
-    """What is taken of the network's outputs for every row and each of its judges.
+    """Return what is taken of the network's outputs for every row and each of its judges.
 
     Local reparameterisation is exact here, because the score of a single row does not depend on draws that rows share.
 

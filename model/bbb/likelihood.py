@@ -59,7 +59,7 @@ class Likelihood(nn.Module, ABC):
 
     @classmethod
     def first_refused(cls, targets: NDArray[np.float64]) -> tuple[int, str] | None:  # noqa: ARG003 - most take all
-        """The first target that the model can't describe.
+        """Return the first target that the model can't describe.
 
         Args:
             targets: ``[N]``, the target's unit; NaN where it is missing.
@@ -99,7 +99,7 @@ class Likelihood(nn.Module, ABC):
         self.limits = standardisation.standard_limits()
 
     def function_values(self, outputs: Tensor, members: Tensor) -> Tensor:  # noqa: ARG002 - some models have parameters
-        """Function values of every row and draw, standardised; by default all outputs, as if of further draws.
+        """Return function values of every row and draw, standardised; by default all outputs, as if of further draws.
 
         Args:
             outputs: Network outputs, ``[S, B, P]``.
@@ -137,7 +137,7 @@ class Likelihood(nn.Module, ABC):
         """
 
     def reweight_mean_gradient(self, outputs: Tensor, weights: Tensor, beta: float) -> Tensor:  # noqa: ARG002 - of noise alone
-        """The outputs, with the gradient by the means weighted: by default not.
+        """Return the outputs, with the gradient by the means weighted: by default not.
 
         Args:
             outputs: Network outputs, ``[M, B, P]``.
@@ -152,11 +152,11 @@ class Likelihood(nn.Module, ABC):
         return outputs
 
     def earlier_loss(self) -> float | Tensor:
-        """The loss of the rows that `remember` counts, for each row of the fit; summed over members."""
+        """Return the loss of the rows that `remember` counts, for each row of the fit; summed over members."""
         return 0.0
 
     def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
-        """Outputs with the function values of one row and the scatter of another; all outputs may be function values.
+        """Return outputs with the function values of one row and the scatter of another.
 
         Args:
             outputs: Network outputs of the rows that give the function values, ``[S, B, P]``.
@@ -173,7 +173,7 @@ class NumericLikelihood(Likelihood):
 
     @abstractmethod
     def parts(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, ...]:
-        """What `predictive` needs of the outputs: one tensor or more, broadcastable to ``[S, B, K]``, standardised.
+        """Return what `predictive` needs of the outputs: tensors broadcastable to ``[S, B, K]``, standardised.
 
         Args:
             outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
@@ -184,7 +184,7 @@ class NumericLikelihood(Likelihood):
     def predictive(
         self, parts: Sequence[Tensor], standardisation: Standardisation, wide: WideRule | None = None
     ) -> Predictive:
-        """The raw predictive of B rows in the target's unit: the equal-weight mixture over S draws.
+        """Return the raw predictive of B rows in the target's unit: the equal-weight mixture over S draws.
 
         Args:
             parts: `parts` of the S draws, float64.

@@ -42,7 +42,7 @@ class GaussianMixtureLikelihood(NumericLikelihood):
 
     @abstractmethod
     def components(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The distribution of an observation given each draw: K Gaussians.
+        """Return the distribution of an observation given each draw: K Gaussians.
 
         Args:
             outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
@@ -95,7 +95,7 @@ class GaussianMixtureLikelihood(NumericLikelihood):
     def predictive(
         self, parts: Sequence[Tensor], standardisation: Standardisation, wide: WideRule | None = None
     ) -> Predictive:
-        """The mixture of Gaussians, widened and clipped; see `NumericLikelihood.predictive`."""
+        """Return the mixture of Gaussians, widened and clipped; see `NumericLikelihood.predictive`."""
         means, noise, *weights = parts
         predictive = Predictive.of(
             means * standardisation.scale + standardisation.location,
@@ -116,7 +116,7 @@ class GaussianNoise(GaussianMixtureLikelihood):
 
     @abstractmethod
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:
-        """Standard deviation of an observation given each draw, broadcastable to ``outputs[..., 0]``.
+        """Return standard deviation of an observation given each draw, broadcastable to ``outputs[..., 0]``.
 
         Args:
             outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
@@ -158,7 +158,7 @@ class FixedNoise(GaussianNoise):
         self.sigma = sigma
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one sigma for all
-        """The known sigma, ``[1, 1]``; see `GaussianNoise.noise`."""
+        """Return the known sigma, ``[1, 1]``; see `GaussianNoise.noise`."""
         return outputs.new_full((1, 1), self.sigma)
 
 
@@ -193,7 +193,7 @@ class HomoscedasticNoise(GaussianNoise):
         self.earlier = share, noise_of(self.rho.detach()).square()
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - the same for every row
-        """The noise of each member, ``[M, 1]`` or ``[S, 1]``; see `GaussianNoise.noise`."""
+        """Return the noise of each member, ``[M, 1]`` or ``[S, 1]``; see `GaussianNoise.noise`."""
         return noise_of(self.rho if members is None else self.rho[members])
 
     def earlier_loss(self) -> float | Tensor:
@@ -211,7 +211,7 @@ class HeteroscedasticNoise(GaussianNoise):
     outputs = 2
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - outputs are per draw already
-        """The noise of each row, ``[M, B]`` or ``[S, B]``; see `GaussianNoise.noise`."""
+        """Return the noise of each row, ``[M, B]`` or ``[S, B]``; see `GaussianNoise.noise`."""
         return NOISE_FLOOR + functional.softplus(outputs[..., 1])
 
     @property
@@ -267,7 +267,7 @@ class MixtureNoise(GaussianMixtureLikelihood):
         return means, NOISE_FLOOR + functional.softplus(raw), _weights(logits)
 
     def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
-        """The mixture of ``others``, moved by the weighted mean of the shifts of its components.
+        """Return the mixture of ``others``, moved by the weighted mean of the shifts of its components.
 
         See `Likelihood.with_scatter_of` for the arguments. Weights are part of the scatter: extrapolated weights could
         select components that no training row has fitted, and the means of those could be anything.
@@ -311,7 +311,7 @@ class NegativeBinomial(NumericLikelihood):
 
     @classmethod
     def first_refused(cls, targets: NDArray[np.float64]) -> tuple[int, str] | None:
-        """The first target that is no count; see `Likelihood.first_refused`."""
+        """Return the first target that is no count; see `Likelihood.first_refused`."""
         refused = (targets < 0.0) | (targets != np.floor(targets)) | (targets > LARGEST_COUNT)
         refused &= ~np.isnan(targets)
         if not refused.any():
@@ -320,7 +320,7 @@ class NegativeBinomial(NumericLikelihood):
 
     @classmethod
     def allows(cls, limits: Limits) -> bool:
-        """Counts have no negative values and no largest one; see `Likelihood.allows`."""
+        """Return counts have no negative values and no largest one; see `Likelihood.allows`."""
         return limits.minimum <= 0.0 and math.isinf(limits.maximum)
 
     def learn_target(self, standardisation: Standardisation) -> None:
@@ -343,7 +343,7 @@ class NegativeBinomial(NumericLikelihood):
         return outputs[..., 0]
 
     def parts(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, ...]:  # noqa: ARG002 - as above
-        """The two outputs, ``[S, B, 1]`` each; see `NumericLikelihood.parts`."""
+        """Return the two outputs, ``[S, B, 1]`` each; see `NumericLikelihood.parts`."""
         return outputs[..., :1], outputs[..., 1:]
 
     def predictive(
@@ -352,7 +352,7 @@ class NegativeBinomial(NumericLikelihood):
         standardisation: Standardisation,
         wide: WideRule | None = None,  # noqa: ARG002 - the dispersion makes the tails
     ) -> CountPredictive:
-        """The mixture of negative binomials; see `NumericLikelihood.predictive`."""
+        """Return the mixture of negative binomials; see `NumericLikelihood.predictive`."""
         means, dispersion = self._moments(parts, standardisation)
         return CountPredictive.of_counts(means[..., 0], dispersion[..., 0])
 
@@ -418,7 +418,7 @@ class CountPredictive(Predictive):
         return cls(means, noise, split(means, noise), Mixture(means, noise), dispersion=dispersion)
 
     def normal_score(self, values: Tensor) -> Tensor:
-        """Normal scores of the randomised probability integral transform of counts ``[..., B]``, within ±6.
+        """Return normal scores of the randomised probability integral transform of counts ``[..., B]``, within ±6.
 
         The uniform numbers behind it depend on a row's place among the B alone.
         """

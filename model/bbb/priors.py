@@ -23,7 +23,7 @@ class Prior(Protocol):
     """The interface of a prior over weights."""
 
     def kl(self, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The divergence of the posterior of all weights from the prior, which can be differentiated.
+        """Return the divergence of the posterior of all weights from the prior, which can be differentiated.
 
         Args:
             mu: Means, ``[M, P]``.
@@ -65,7 +65,7 @@ class GaussianPrior(Stored):
         groups: Tensor,  # noqa: ARG002 - the same for every group
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> Tensor:
-        """The exact divergence (`Prior.kl`)."""
+        """Return the exact divergence (`Prior.kl`)."""
         return gaussian_kl(mu, sigma, 0.0, self.sigma)
 
 
@@ -94,7 +94,7 @@ class ScaleMixturePrior(Stored):
         groups: Tensor,  # noqa: ARG002 - the same for every group
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """An unbiased estimate from one reparameterised draw of every weight (`Prior.kl`)."""
+        """Return an unbiased estimate from one reparameterised draw of every weight (`Prior.kl`)."""
         squares = torch.addcmul(mu, sigma, torch.empty_like(mu).normal_(generator=generator)).square()
         # log(wide) - log(narrow) is linear in w^2, and log(wide + narrow) is log(narrow) + softplus of it.
         narrow, wide = self.sigma2**-2, self.sigma1**-2
@@ -129,7 +129,7 @@ class EmpiricalBayesPrior(Stored):
         groups: Tensor,
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> Tensor:
-        """The exact divergence at the optimal scales (`Prior.kl`)."""
+        """Return the exact divergence at the optimal scales (`Prior.kl`)."""
         counts = torch.bincount(groups)
         zeros = mu.new_zeros((len(mu), len(counts)))
         moments = zeros.index_add(1, groups, sigma.square() + mu.square())
@@ -167,5 +167,5 @@ class PosteriorPrior:
         groups: Tensor,  # noqa: ARG002 - each weight has a prior of its own
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> Tensor:
-        """The exact divergence (`Prior.kl`)."""
+        """Return the exact divergence (`Prior.kl`)."""
         return gaussian_kl(mu, sigma, self.mean, self.scale)

@@ -98,7 +98,7 @@ class PlainSteps:
         return float(total)
 
     def outputs(self, rows: Tensor, generator: torch.Generator, draws: int) -> Tensor:
-        """Outputs of the present network, each row under its own draws.
+        """Return outputs of the present network, each row under its own draws.
 
         Args:
             rows: Encoded rows, ``[M, B, D]``.
@@ -129,7 +129,7 @@ class Kernels(NamedTuple):
 
 @cache
 def kernels() -> Kernels | None:
-    """The compiled code, loaded once; None where there is none."""
+    """Return the compiled code, loaded once; None where there is none."""
 
     def load() -> Kernels:
         from murho.model.bbb.compiled import network_kernels, step_kernels
@@ -140,7 +140,7 @@ def kernels() -> Kernels | None:
 
 
 def steps_of(plain: PlainSteps) -> PlainSteps | CompiledSteps:
-    """The compiled form of steps, where there is one for the model and the device; else the plain ones."""
+    """Return the compiled form of steps, where there is one for the model and the device; else the plain ones."""
     weights = plain.network.mu
     fitting = weights.device.type == "cpu" and plain.likelihood.kind in KINDS and plain.network.removed is None
     shared = len(weights) >= torch.get_num_threads() or weights.numel() <= MOST_WEIGHTS
@@ -304,5 +304,5 @@ class CompiledSteps:
 
 
 def _key(seed: int, member: int) -> np.uint64:
-    """The key of a member's normal numbers."""
+    """Return the key of a member's normal numbers."""
     return np.uint64(seed_for(seed, f"member {member}"))

@@ -79,7 +79,7 @@ class HeldOutClasses(Stored):
         units: NDArray[np.int64],
         earlier: HeldOutClasses | None = None,
     ) -> Self:
-        """What is kept of held-out rows.
+        """Return what is kept of held-out rows.
 
         Args:
             probabilities: ``[n, C]``.

@@ -86,7 +86,7 @@ class Adaptation(Stored):
             raise MisfitError("tails", f"two levels from {LEVELS[0]} to {LEVELS[1]}", self.tails)
 
     def by(self, method: AdaptationMethod) -> Adaptation:
-        """The same outcomes, learned from by a method from now on."""
+        """Return the same outcomes, learned from by a method from now on."""
         return self if method == self.method else replace(self, method=method)
 
     def update(self, pits: Doubles, then: Adaptation | None, kept: Doubles | None = None) -> Adaptation:

@@ -110,7 +110,7 @@ class ClassMap(Stored):
 
     @classmethod
     def none(cls, classes: int) -> Self:
-        """The map that leaves the probabilities of C classes as they are."""
+        """Return the map that leaves the probabilities of C classes as they are."""
         return cls((1.0,) * classes, (0.0,) * classes)
 
     def log_probabilities(self, pooled: Tensor) -> Tensor:
@@ -265,7 +265,7 @@ class ClassGroup(Stored):
             raise MisfitError("thresholds", "falling numbers", self.thresholds)
 
     def threshold(self, coverage: float) -> float:
-        """The threshold of the least known coverage from ``coverage`` on; 0: none is known."""
+        """Return the threshold of the least known coverage from ``coverage`` on; 0: none is known."""
         place = math.ceil(coverage * (len(self.thresholds) + 1) - ROUNDING)
         return self.thresholds[place - 1] if place <= len(self.thresholds) else 0.0
 
@@ -296,7 +296,7 @@ class PredictionSets(Stored):
         return sum(len(group.classes) for group in self.groups)
 
     def sets(self, probabilities: Tensor, coverage: float) -> Tensor:
-        """The set of each row.
+        """Return the set of each row.
 
         Args:
             probabilities: Calibrated, ``[B, C]``.
@@ -365,7 +365,7 @@ def fit_prediction_sets(
     ids = np.arange(count) if units is None else np.unique(np.asarray(units), return_inverse=True)[1].reshape(-1)
 
     def units_of(chosen: NDArray[np.bool_]) -> float:
-        """Number of units behind the chosen rows; fewer if they weigh differently (Kish's effective sample size)."""
+        """Return the effective number of units behind the chosen rows (Kish's effective sample size)."""
         parts = np.bincount(ids[chosen], shares[chosen])
         squares = np.sum(parts**2)
         return float(parts.sum() ** 2 / squares) if squares > 0.0 else 0.0

@@ -143,7 +143,7 @@ class ConformalMap(Stored):
         return _like(scores, np.where(only_wider, wider, reached))
 
     def nominal_of(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
-        """The inverse of `calibrated`."""
+        """Return the inverse of `calibrated`."""
         values, only_wider = _arrays(scores, widening)
         nominal, observed = self._polygon
         from_median = np.interp(values + self.centre, observed, nominal)
@@ -178,7 +178,7 @@ class AdaptedMap:
         return moved if self.base is None else self.base.calibrate(moved, widening)
 
     def nominal_of(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
-        """The inverse of `calibrated`."""
+        """Return the inverse of `calibrated`."""
         return self.moved.nominal_of(scores if self.base is None else self.base.nominal_of(scores, widening))
 
 
@@ -246,7 +246,7 @@ MAXIMUM_KNOTS = 200
 
 
 def _quantiles(scores: Doubles, shares: Doubles, units: float, *, folded: bool = False) -> tuple[Doubles, Doubles]:
-    """Normal scores of the levels at which the scores are conformal quantiles, and the scores, rising, ``[n]`` each.
+    """Return the scores, rising, and normal scores of the levels of which they are conformal quantiles, ``[n]`` each.
 
     Args:
         scores: ``[n]``.
@@ -260,7 +260,7 @@ def _quantiles(scores: Doubles, shares: Doubles, units: float, *, folded: bool =
 
 
 def _knots(nominal: Doubles, observed: Doubles) -> tuple[Doubles, Doubles]:
-    """The quantiles above the median; of many, some evenly spaced and all the outermost: most bands are wide."""
+    """Return the quantiles above the median; of many, some evenly spaced and all the outermost: most bands are wide."""
     above = np.flatnonzero(nominal > 0.0)
     if len(above) > 2 * MAXIMUM_KNOTS:
         spaced = np.linspace(0, len(above) - 1, MAXIMUM_KNOTS).round().astype(int)
@@ -339,7 +339,7 @@ class CalibratedSpread:
         return np.where((ratio > 0.0) & (ratio < np.inf), ratio, 1.0)
 
     def shift_mean(self, mean: Doubles, quantiles: Doubles, widening: NDArray[np.bool_]) -> Doubles:
-        """The mean of each row, ``[B]``, as outcomes move it.
+        """Return the mean of each row, ``[B]``, as outcomes move it.
 
         Args:
             mean: The raw mean, ``[B]``.
@@ -355,7 +355,7 @@ class CalibratedSpread:
 
 
 def _spline(points: Doubles) -> Doubles:
-    """The natural cubic spline through each node's unit vector.
+    """Return the natural cubic spline through each node's unit vector.
 
     It is the sum of ``|x - node|^3`` over the nodes and of a line that has the right values and as many conditions as
     parameters (Green and Silverman 1994, "Nonparametric regression and generalized linear models", section 7.3).

@@ -66,7 +66,7 @@ def validate_name(name: str) -> str:
 
 
 def name_and_version(directory: Path) -> tuple[str, str]:
-    """The name and the version that a directory ``NAME/VERSION`` gives, as it is called, wherever a link leads."""
+    """Return name and version by the path of a directory ``NAME/VERSION``, wherever a link leads."""
     called = Path(os.path.abspath(directory))  # noqa: PTH100 - Path.resolve would follow links
     return called.parent.name, called.name
 
@@ -112,7 +112,7 @@ def list_checkpoints(root: Path) -> list[CheckpointReference]:
 
 
 def _versions(outer: Path) -> Iterator[CheckpointReference]:
-    """The versions of one name, or what is wrong with it; nothing for a plain file."""
+    """Return the versions of one name, or what is wrong with it; nothing for a plain file."""
     entries, problem = list[Path](), _directory_problem(outer)
     if problem in (NOT_A_DIRECTORY, REMOVED):
         return
@@ -178,7 +178,7 @@ LARGEST_SHARE = 0.25
 
 
 def seal(facts: Mapping[str, Any]) -> bytes:
-    """The content of ``model.json``, indented, with its seal as the last field.
+    """Return the content of ``model.json``, indented, with its seal as the last field.
 
     Args:
         facts: All other fields, as JSON data; numpy arrays are written as lists.
@@ -288,7 +288,7 @@ def read_file(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes
 
 
 def read_facts(content: bytes, path: str) -> dict[str, Any]:
-    """The content of ``model.json``, of which format, name and seal are checked; raises a `CheckpointError`."""
+    """Return the content of ``model.json``, of which format, name and seal are checked; raises a `CheckpointError`."""
     try:
         facts = parse_json(content)
     except ValueError as error:
@@ -315,7 +315,7 @@ def read_facts(content: bytes, path: str) -> dict[str, Any]:
 def _read_tensors(
     content: bytes, path: str, sha256: object, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Tensor]:
-    """The tensors of a file.
+    """Return the tensors of a file.
 
     Args:
         content: Of the file.
@@ -342,7 +342,7 @@ def _read_tensors(
 
 
 def _problem(found: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """The first problem of tensors from a file; None if there is none."""
+    """Return the first problem of tensors from a file; None if there is none."""
     import torch
 
     for name in found.keys() - shapes.keys():

@@ -68,7 +68,7 @@ class ObjectStorage:
         self._root = str(root).strip("/")
 
     def address(self, path: str) -> str:
-        """The URL of an object."""
+        """Return the URL of an object."""
         return f"{self.url}/{path}".rstrip("/")
 
     def list(self, folder: str = "") -> dict[str, StoredObject]:

@@ -137,7 +137,7 @@ class Posterior(Generic[Answer]):
     def of_stored(
         cls, stored: StoredCheckpoint, device: str = "cpu", *, cache: DrawCache | None = None, engine: str = "auto"
     ) -> Self:
-        """The posterior of a version that was read; it gives the answers that the writer got.
+        """Return the posterior of a version that was read; it gives the answers that the writer got.
 
         Args:
             stored: The version.
@@ -194,7 +194,7 @@ class Posterior(Generic[Answer]):
         return {name: np.ascontiguousarray(answer, dtype=np.float64) for name, answer in answers.items()}
 
     def with_spec(self, spec: ModelSpec) -> Self:
-        """The same posterior with another calibration and other facts; engine and draws are shared.
+        """Return the same posterior with another calibration and other facts; engine and draws are shared.
 
         Args:
             spec: The specification; all that the tensors and the engine depend on is as before.
@@ -205,7 +205,7 @@ class Posterior(Generic[Answer]):
         return other
 
     def _plans_of(self, calibration: Calibration | None) -> Callable[[PredictOptions], AnyPlan]:
-        """Gives the prepared plans of options; those last used are kept."""
+        """Return the prepared plans of options; those last used are kept."""
         target, device = self.target, self.device
 
         @lru_cache(KEPT_PLANS)
@@ -364,7 +364,7 @@ class Posterior(Generic[Answer]):
         )  # PyTorch's, to the bit
 
     def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> Answer:
-        """The answer for rows of a tile."""
+        """Return the answer for rows of a tile."""
         plan = self._plan(options)
         prediction = plan.prediction(
             drawn.answer(plan),
@@ -432,7 +432,7 @@ class Posterior(Generic[Answer]):
 
 
 def _target_model(spec: ModelSpec, likelihood: Likelihood, device: torch.device) -> AnyTargetModel:
-    """What maps the network's outputs to the distribution of the target.
+    """Return what maps the network's outputs to the distribution of the target.
 
     Args:
         spec: The specification.

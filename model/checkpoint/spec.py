@@ -51,7 +51,7 @@ class ClassShares(Stored):
 
     @classmethod
     def of(cls, codes: Doubles, classes: int, weights: Doubles | None = None) -> Self:
-        """The shares of training rows, as if there were one more row of each class: none is 0.
+        """Return the shares of training rows, as if there were one more row of each class: none is 0.
 
         Args:
             codes: Index of the class of each row, ``[N]``.
@@ -62,7 +62,7 @@ class ClassShares(Stored):
         return cls(tuple((counts / counts.sum()).tolist()), ROWS_OF_SHARES / (len(codes) + 1.0))
 
     def after(self, rows_before: int, codes: Doubles) -> Self:
-        """The shares after an update.
+        """Return the shares after an update.
 
         Args:
             rows_before: Number of rows behind these shares.
@@ -73,7 +73,7 @@ class ClassShares(Stored):
         return type(self)(tuple((counts / counts.sum()).tolist()), ROWS_OF_SHARES / (rows_before + len(codes) + 1.0))
 
     def tensor(self, device: torch.device) -> Tensor:
-        """The shares, ``[C]``, float64."""
+        """Return the shares, ``[C]``, float64."""
         return torch.tensor(self.values, dtype=torch.float64, device=device)
 
 
@@ -212,5 +212,5 @@ class ModelSpec(Stored):
 
     @staticmethod
     def json_schema() -> dict[str, Any]:
-        """The JSON Schema of ``model.json``, without the fields of `model.checkpoint.checkpoint.FILE_FIELDS`."""
+        """Return the JSON Schema of ``model.json``, without the fields of `model.checkpoint.checkpoint.FILE_FIELDS`."""
         return TypeAdapter(ModelSpec).json_schema(mode="serialization")

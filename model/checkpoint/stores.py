@@ -56,7 +56,7 @@ def is_url(place: Path | str) -> bool:
 
 
 def place_of(place: Path | str) -> Path | str:
-    """A place as the product keeps it: a URL as text without a slash at its end, anything else as a path.
+    """Return a place as the product keeps it: a URL as text without a slash at its end, anything else as a path.
 
     Raises:
         OptionError: The URL has a password in it, which logs and messages would show.
@@ -79,7 +79,7 @@ def place_of(place: Path | str) -> Path | str:
 
 
 def directory_at(place: Path | str) -> Path:
-    """The directory that a place names, for functions that write to a disk alone.
+    """Return the directory that a place names, for functions that write to a disk alone.
 
     Raises:
         CheckpointError: It is a URL; the message says what to do.
@@ -91,7 +91,7 @@ def directory_at(place: Path | str) -> Path:
 
 
 def describe_place(place: Path | str) -> str:
-    """A place for messages: the absolute path, because a relative one is ambiguous in a container's log; or the URL."""
+    """Return a place for messages: the URL or the absolute path; a relative one is ambiguous in a container's log."""
     return place if isinstance(place, str) else str(place.absolute())
 
 
@@ -137,11 +137,11 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     def stamp(self, reference: CheckpointReference) -> Hashable | None:
-        """What changes with the content of a listed version; None while it is being written."""
+        """Return what changes with the content of a listed version; None while it is being written."""
 
     @abstractmethod
     def address(self, reference: CheckpointReference) -> str:
-        """The path or the URL of a version, for messages."""
+        """Return the path or the URL of a version, for messages."""
 
     @abstractmethod
     def read(self, reference: CheckpointReference, file: str, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
@@ -164,7 +164,7 @@ class CheckpointStore(ABC):
         return read_version(read, self.address(reference), reference.name, reference.version)
 
     def find(self, name: str, version: str | None = None) -> Path:
-        """A directory with all files of a version, by default the highest; it stays as long as this object does.
+        """Return a directory with all files of a version, by default the highest; it stays as long as this object does.
 
         Raises:
             CheckpointError: There is no such version, and the message lists the existing ones; or it can't be fetched.
@@ -183,7 +183,7 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     def directory(self, reference: CheckpointReference) -> Path:
-        """A directory with all files of a listed version, see `find`."""
+        """Return a directory with all files of a listed version, see `find`."""
 
     def check_writable(self, name: str) -> None:
         """Check that a version can be written; raises `CheckpointError`."""
@@ -238,7 +238,7 @@ class DirectoryStore(CheckpointStore):
         return tuple(entries)
 
     def address(self, reference: CheckpointReference) -> str:
-        """The path of a version."""
+        """Return the path of a version."""
         return describe_place(reference.path)
 
     def read(self, reference: CheckpointReference, file: str, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
@@ -246,7 +246,7 @@ class DirectoryStore(CheckpointStore):
         return read_file(reference.path / file, most, least)
 
     def directory(self, reference: CheckpointReference) -> Path:
-        """The directory of a version."""
+        """Return the directory of a version."""
         return reference.path
 
     def place_version(self, made: Path, name: str) -> WrittenVersion:
@@ -293,7 +293,7 @@ class ObjectStore(CheckpointStore):
         return [CheckpointReference(*key, Path(*key)) for key in keys]
 
     def stamp(self, reference: CheckpointReference) -> Hashable | None:
-        """What changes with any object of a version, as of the last listing; None for one that was not listed.
+        """Return what changes with any object of a version, as of the last listing; None for one that was not listed.
 
         All objects count: one that was restored is reason to try a refused version again.
         """
@@ -301,7 +301,7 @@ class ObjectStore(CheckpointStore):
         return None if files is None else tuple(sorted(files.items()))
 
     def address(self, reference: CheckpointReference) -> str:
-        """The URL of a version."""
+        """Return the URL of a version."""
         return self.storage.address(f"{reference.name}/{reference.version}")
 
     def read(self, reference: CheckpointReference, file: str, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
@@ -317,7 +317,7 @@ class ObjectStore(CheckpointStore):
         return content
 
     def directory(self, reference: CheckpointReference) -> Path:
-        """A temporary directory with the files of a version, which is removed with this object.
+        """Return a temporary directory with the files of a version, which is removed with this object.
 
         Raises:
             StorageError: The storage can't be reached, or the directory can't be written.
@@ -410,7 +410,7 @@ class ObjectStore(CheckpointStore):
             raise CheckpointError(f"{self.address(reference)} is not there any more") from error
 
     def _claim(self, name: str) -> str:
-        """The first free number above the highest version, which no other writer takes from now on."""
+        """Return the first free number above the highest version, which no other writer takes from now on."""
         taken = [path.split("/")[1] for path in self.storage.list(name)]
         number = max((int(each) for each in taken if VERSION_PATTERN.fullmatch(each)), default=0)
         while True:

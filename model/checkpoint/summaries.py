@@ -46,12 +46,12 @@ class CheckpointSummary:
     held_out: bool = True
 
     def to_json(self) -> dict[str, object]:
-        """The summary as JSON data."""
+        """Return the summary as JSON data."""
         return asdict(self) | {"created": None if self.created is None else self.created.isoformat()}
 
 
 def summaries(store: CheckpointStore) -> list[CheckpointSummary]:
-    """The checkpoints of a place, by name.
+    """Return the checkpoints of a place, by name.
 
     Raises:
         CheckpointError: They can't be listed.

@@ -108,7 +108,7 @@ class ClassPredictive:
         return entropy(self.draws, dim=1).mean(dim=0)
 
     def pool(self) -> Tensor:
-        """The mean over draws, with the least weight of the shares, ``[B, C]``."""
+        """Return the mean over draws, with the least weight of the shares, ``[B, C]``."""
         return torch.lerp(self.means, self.shares, self.least)
 
     def epistemic_share(self) -> Tensor:
@@ -116,7 +116,7 @@ class ClassPredictive:
         return share_of_entropy(self.means, self.entropies)
 
     def match_mean(self, goal: Tensor) -> MatchedDraws:
-        """The draws changed such that their mean is ``goal``, ``[B, C]``; see `draws_with_mean`."""
+        """Return the draws changed such that their mean is ``goal``, ``[B, C]``; see `draws_with_mean`."""
         draws = draws_with_mean(self.draws, goal.T)
         spread = (draws - goal.T).square().mean(dim=0).sqrt().T
         return MatchedDraws(draws.permute(2, 1, 0), spread, entropy(draws, dim=1).mean(dim=0))

@@ -26,7 +26,7 @@ FURTHEST_SCORE = 37.0
 
 
 def normal_cdf(values: Tensor) -> Tensor:
-    """The standard normal distribution function, accurate in the lower tail.
+    """Return the standard normal distribution function, accurate in the lower tail.
 
     Computed with erfc, which is several times faster than PyTorch's own ``ndtr``.
     """
@@ -34,12 +34,12 @@ def normal_cdf(values: Tensor) -> Tensor:
 
 
 def bell(values: Tensor) -> Tensor:
-    """The standard normal density."""
+    """Return the standard normal density."""
     return torch.exp(-0.5 * values.square() - LOG_SQRT_2PI)
 
 
 def score_of_tails(below: Tensor, above: Tensor) -> Tensor:
-    """Normal score from the two tail probabilities, computed from the smaller one; within -37 and 37."""
+    """Return normal score from the two tail probabilities, computed from the smaller one; within -37 and 37."""
     scores = torch.where(below < above, torch.special.ndtri(below), -torch.special.ndtri(above))
     return scores.clamp_(-FURTHEST_SCORE, FURTHEST_SCORE)
 
@@ -70,12 +70,12 @@ class WideRule(Stored):
 
     @classmethod
     def after(cls, rows: int, most: float = 1.0) -> Self:
-        """The rule after N training rows: weight ``1 / (N + 1)``, and `ADDED_VARIANCE` added to the variance."""
+        """Return the rule after N training rows: weight ``1 / (N + 1)``, and `ADDED_VARIANCE` added to the variance."""
         weight = 1.0 / (rows + 1)
         return cls(weight, math.sqrt(ADDED_VARIANCE / weight), most)
 
     def noise(self, spreads: Tensor, noise: Tensor, most: float) -> Tensor:
-        """Standard deviations of the wide components of B mixtures: their variances, and that of a wider noise.
+        """Return standard deviations of the wide components of B mixtures: their variances, and that of a wider noise.
 
         Args:
             spreads: Standard deviations of the mixtures, ``[B]``.
@@ -125,7 +125,7 @@ class Mixture:
         return Mixture(torch.cat((self.means, means.unsqueeze(0))), *rest)
 
     def normal_score(self, values: Tensor) -> Tensor:
-        """The normal score ``z = Phi^-1(F(y))`` of values under their row's mixture.
+        """Return the normal score ``z = Phi^-1(F(y))`` of values under their row's mixture.
 
         Computed from the smaller tail, so that it is accurate up to about 37 standard deviations.
 
@@ -159,7 +159,7 @@ class Mixture:
         return torch.logsumexp(components, dim=0)
 
     def of_rows(self, rows: slice | Tensor) -> Mixture:
-        """The mixtures of selected rows, by a slice, a mask ``[B]`` or indices, which may repeat."""
+        """Return the mixtures of selected rows, by a slice, a mask ``[B]`` or indices, which may repeat."""
         noise, shares = (part if part.shape[-1] == 1 else part[..., rows] for part in (self.noise, self.shares))
         return Mixture(self.means[:, rows], noise, shares)
 
@@ -283,7 +283,7 @@ def _search(mixture: Mixture, scores: Tensor) -> Tensor:
 def _tails(
     means: Tensor, precisions: Tensor, shares: Tensor, values: Tensor, signs: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The tail (``1 - F`` for sign 1, ``F`` for sign -1), the density f, f' and f'' at values, ``[n]`` each.
+    """Return the tail (``1 - F`` for sign 1, ``F`` for sign -1), the density f, f' and f'' at values, ``[n]`` each.
 
     Args:
         means: ``[C, n]``.

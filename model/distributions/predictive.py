@@ -132,7 +132,7 @@ class Predictive:
         return replace(self, moments=(mean, epistemic, aleatoric), mixture=mixture)
 
     def normal_score(self, values: Tensor) -> Tensor:
-        """Normal scores of target values ``[..., B]``, by `model.distributions.mixtures.Mixture.normal_score`.
+        """Return normal scores of target values ``[..., B]``, by `model.distributions.mixtures.Mixture.normal_score`.
 
         At a limit it is the score from which on a central band contains the limit. A band's upper end is at the maximum
         if its score is at least that of the latent target there. Its lower end never lies above the maximum. So a
@@ -223,7 +223,7 @@ class Predictive:
         return total
 
     def _knots(self) -> Tensor:
-        """Ends of panels of about equal probability, from the pooled quantiles of all components, ``[B, knots]``."""
+        """Return ends of panels of about equal probability, from pooled quantiles of all components, ``[B, knots]``."""
         means = self.mixture.means
         noise, shares = (part.expand_as(means) for part in (self.mixture.noise, self.mixture.shares))
         levels = (torch.arange(POOLED, dtype=means.dtype, device=means.device) + 0.5) / POOLED
@@ -236,7 +236,7 @@ class Predictive:
         return torch.cat((inside, torch.stack(outer, dim=1)), dim=1)
 
     def _cdf(self, points: Tensor) -> Tensor:
-        """The distribution function at ``[B, points]``, in single precision, in units of each row's spread."""
+        """Return the distribution function at ``[B, points]``, in single precision, in units of each row's spread."""
         mean, spread = self.mixture.moments()
         centred, widths = ((self.mixture.means - mean) / spread).float(), (self.mixture.noise / spread).float()
         scaled = ((points - mean.unsqueeze(-1)) / spread.unsqueeze(-1)).float().T  # [points, B]
@@ -267,5 +267,5 @@ def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:
 
 
 def function_exceedance(means: Tensor, thresholds: Tensor) -> Tensor:
-    """The share of draws whose function value exceeds each threshold, ``[B, T]``."""
+    """Return the share of draws whose function value exceeds each threshold, ``[B, T]``."""
     return (means.unsqueeze(-1) > thresholds.to(means)).to(means.dtype).mean(dim=0)

@@ -73,7 +73,7 @@ class _Skewed:
         )
 
     def scores(self, places: Doubles) -> Doubles:
-        """Normal scores of standardised values."""
+        """Return normal scores of standardised values."""
         inside = self.centre + self.sign * places * self.unit
         return np.where(self.gaussian, places, self.sign * np.log(np.maximum(inside, LEAST)) / self.width)
 

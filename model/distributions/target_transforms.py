@@ -68,7 +68,7 @@ class Identity(Stored):
 
     @classmethod
     def fit(cls, targets: Tensor) -> Self:  # noqa: ARG003 - the same for all
-        """The identity, which fits any targets."""
+        """Return the identity, which fits any targets."""
         return cls()
 
     def forward(self, targets: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class Identity(Stored):
         return torch.zeros_like(means)
 
     def ends(self, limits: Limits) -> tuple[float, float]:
-        """The limits as ``z``."""
+        """Return the limits as ``z``."""
         return limits.minimum, limits.maximum
 
 
@@ -131,7 +131,7 @@ class Logarithm(Stored):
 
     @classmethod
     def fit(cls, targets: Tensor) -> Self | None:
-        """The logarithm for nonnegative targets; if any is zero, the shift is half the least positive one."""
+        """Return the logarithm for nonnegative targets; if any is zero, the shift is half the least positive one."""
         least = float(targets.min())
         if least < 0.0 or float(targets.max()) <= 0.0:
             return None
@@ -173,12 +173,12 @@ class Logarithm(Stored):
         return limits.clip(unit * first - self.shift), unit * deviation
 
     def third_moment(self, means: Tensor, variances: Tensor) -> Tensor:
-        """That of a lognormal: ``(v / m)^2 (3 m + v / m)``; above the seam it is a little too large."""
+        """Return that of a lognormal: ``(v / m)^2 (3 m + v / m)``; above the seam it is a little too large."""
         ratio = variances / (means + self.shift)
         return ratio.square() * (3.0 * (means + self.shift) + ratio)
 
     def ends(self, limits: Limits) -> tuple[float, float]:
-        """The limits as ``z``."""
+        """Return the limits as ``z``."""
         ends = torch.tensor([limits.minimum, limits.maximum], dtype=torch.float64)
         lower, upper = torch.where(ends.isinf(), ends, self.forward(ends)).tolist()
         return lower, upper
@@ -234,7 +234,7 @@ class Standardisation(Stored):
         return (self.transform.forward(targets) - self.location) / self.scale
 
     def standard_limits(self) -> tuple[float, float] | None:
-        """The standardised limits, rounded to float32 as targets are; None: there are none."""
+        """Return the standardised limits, rounded to float32 as targets are; None: there are none."""
         if self.limits is None:
             return None
         ends = torch.tensor(self.transform.ends(self.limits), dtype=torch.float64)

@@ -215,15 +215,15 @@ class Encoded:
 
     @classmethod
     def like(cls, inputs: Floats) -> Self:
-        """Inputs ``[B, D]`` of rows that are like the training rows."""
+        """Return inputs ``[B, D]`` of rows that are like the training rows."""
         return cls(inputs, *np.zeros((4, len(inputs)), dtype=np.bool_))
 
     def __len__(self) -> int:
-        """Number of rows, B."""
+        """Return the number of rows, B."""
         return len(self.outlier)
 
     def __getitem__(self, rows: slice | Array) -> Encoded:
-        """Some of the rows: views for a slice, copies for numbers of rows."""
+        """Return some of the rows: views for a slice, copies for numbers of rows."""
         of_rows = self.outlier[rows], self.extrapolation[rows], self.has_warnings[rows]
         return Encoded(self.inputs[..., rows, :], self.out_of_range[..., rows], *of_rows)
 

@@ -364,7 +364,7 @@ def bin_edges(numbers: Doubles, most: int) -> Doubles:
 
 
 def _across_gaps(edges: Doubles, numbers: Doubles) -> Doubles:
-    """The edges without those at the ends of gaps; the outermost stay."""
+    """Return the edges without those at the ends of gaps; the outermost stay."""
     values = np.unique(numbers)
     rowless = np.searchsorted(values, edges[:-1], "right") == np.searchsorted(values, edges[1:], "left")
     gaps = rowless & _wide(np.diff(edges))

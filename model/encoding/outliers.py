@@ -82,7 +82,7 @@ class Distances:
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
-        """The distances of the rows of all parts, one part's after the other's."""
+        """Return the distances of the rows of all parts, one part's after the other's."""
         numbers, scores = (np.concatenate([getattr(part, name) for part in parts]) for name in ("numbers", "scores"))
         others = (np.hstack([getattr(part, name) for part in parts]) for name in ("excess", "within", "whole"))
         return cls(parts[0].distribution, numbers, scores, *others)

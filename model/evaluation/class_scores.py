@@ -90,7 +90,7 @@ class JudgedClasses(JudgedRows):
         return numbers_of(entropy(torch.from_numpy(self.served), dim=1))
 
     def report(self) -> dict[str, Any]:
-        """The scores of all rows.
+        """Return the scores of all rows.
 
         Returns:
             `class_scores` of what is served, with ``sets`` (`set_scores`); ``raw`` and ``calibrated`` have the same
@@ -111,7 +111,7 @@ class JudgedClasses(JudgedRows):
         return served | {"calibrated": None} | kinds | {"constant": constant}
 
     def in_full(self, schema: Schema, columns: Columns) -> dict[str, Any]:
-        """The report with more keys.
+        """Return the report with more keys.
 
         Returns:
             `report` with ``entropy``, its mean in nats, and ``epistemic_share`` of it; ``independent``, as how many

@@ -246,7 +246,7 @@ class _Found:
     def change_cells(
         self, free: Sequence[Feature], distribution: FeatureDistribution | None, values: int
     ) -> dict[str, Array]:
-        """The most promising rows, each with one more changed cell, ``[n]``."""
+        """Return the most promising rows, each with one more changed cell, ``[n]``."""
         waiting = np.array([place for place in range(len(self.lacks)) if place not in self._grown], dtype=np.int64)
         waiting = waiting[np.isfinite(self.lacks[waiting]) & (self.lacks[waiting] > 0.0)]
         gained = (self.lacks[0] - self.lacks[waiting]) / np.maximum(self.distances[waiting], 1e-9)
@@ -263,7 +263,7 @@ class _Found:
         return self._stack(blocks)
 
     def nearer(self, turn: int) -> dict[str, Array]:
-        """The nearest rows that reach the goal, each with one number, or all of them, moved back; ``[n]``."""
+        """Return the nearest rows that reach the goal, each with one number, or all of them, moved back; ``[n]``."""
         blocks: list[Columns] = []
         for place in self.diverse(KEPT):
             moving = [
@@ -282,14 +282,14 @@ class _Found:
         return self._stack(blocks)
 
     def _stack(self, blocks: Sequence[Columns]) -> dict[str, Array]:
-        """The rows of all blocks."""
+        """Return the rows of all blocks."""
         return {
             name: np.concatenate([column[:0], *(block[name] for block in blocks)])
             for name, column in self.columns.items()
         }
 
     def diverse(self, count: int) -> Ints:
-        """The nearest rows that reach the goal, at most one for each set of changed cells, by their places."""
+        """Return the nearest rows that reach the goal, at most one for each set of changed cells, by their places."""
         reaching = np.flatnonzero(self.lacks == 0.0)
         nearest: dict[bytes, int] = {}
         for place in reaching[np.argsort(self.distances[reaching], kind="stable")]:

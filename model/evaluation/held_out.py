@@ -78,7 +78,7 @@ def calibrate_held_out(
     forward: bool = False,
     earlier: Calibration | None = None,
 ) -> Calibrated:
-    """The calibration of held-out rows, and an estimate of what will be served.
+    """Return the calibration of held-out rows, and an estimate of what will be served.
 
     What each of five parts of the rows is scored with is made of the other ones, so nothing is fitted to the very rows
     that it is scored on. Even so the coverage of calibrated bands is about the nominal one by construction. It can show
@@ -114,7 +114,7 @@ def calibrate_held_out(
     )
 
     def judge(made: Callable[[DrawnRows, Ints, int], Made]) -> Made:
-        """What is made of the rows under draws of their judges, pass by pass: of their numbers, and their part."""
+        """Return what is made of the rows under draws of their judges, pass by pass."""
         parts = []
         for group, part in zip(groups, of_groups.tolist(), strict=True):
             if len(group.rows):
@@ -182,7 +182,7 @@ class _Fitting:
 
 
 def _raw_numbers(drawn: DrawnRows, targets: Doubles) -> Raw:
-    """Normal scores of targets ``[B]`` under the raw answers, their sizes, and the mean size under one judge alone."""
+    """Return normal scores of targets ``[B]``, their sizes, and the mean size under one judge alone."""
     target, truth = cast("TargetModel", drawn.target), torch.from_numpy(targets).to(drawn.outputs.device).unsqueeze(0)
 
     def scores(draws: Tensor) -> Doubles:
@@ -200,7 +200,7 @@ def _raw_numbers(drawn: DrawnRows, targets: Doubles) -> Raw:
 def _calibrate_numbers(
     scores: Doubles, narrowing: float, fitting: _Fitting
 ) -> tuple[ConformalMap | None, dict[int, ConformalMap]]:
-    """The map for all members, of narrowed scores ``[n]``, and for each part that of the others; None of few rows."""
+    """Return the map for all members, of narrowed scores ``[n]``, and each part's from the others; None: few rows."""
 
     def fit(chosen: Bools, narrowing: float = 1.0) -> ConformalMap | None:
         counts = fitting.weights.of_rows(chosen)
@@ -232,7 +232,7 @@ def _raw_classes(drawn: DrawnRows, targets: Doubles) -> Raw:
 def _calibrate_classes(
     raw: Raw, outlier: Bools, posterior: Posterior, fitting: _Fitting
 ) -> tuple[ClassCalibration, dict[int, ClassCalibration]]:
-    """The map and sets of the rows, and for each part those of the others.
+    """Return the map and sets of the rows, and for each part those of the others.
 
     Args:
         raw: What `_raw_classes` returns of all n rows.

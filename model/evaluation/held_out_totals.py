@@ -56,7 +56,7 @@ def calibrate_totals(
     in_time: bool = False,
     seed: int = 0,
 ) -> TotalsCalibration | None:
-    """The calibration of totals of numbers, or of counts of classes; None for fewer than 20 held-out rows.
+    """Return the calibration of totals of numbers, or of counts of classes; None for fewer than 20 held-out rows.
 
     Args:
         posterior: The fit.
@@ -73,7 +73,7 @@ def calibrate_totals(
     every = tuple(range(count))
 
     def moments_of(rows: Ints, members: Sequence[int]) -> tuple[RowMoments, Ints]:
-        """What rows add to totals under draws of some members, and the member of each draw."""
+        """Return what rows add to totals under draws of some members, and the member of each draw."""
         samples = DRAWS_PER_MEMBER * len(members)
         options = PredictOptions(samples=samples, percentiles=(), draws=True, noise_moments=True)
         drawn = posterior.draw_rows(encoded[rows], samples, posterior.seed, members=members)
@@ -177,7 +177,7 @@ def _of_single_judges(groups: Sequence[HeldOut]) -> list[HeldOut]:
 
 
 def _sum_by(index: Places, values: Doubles) -> Doubles:
-    """Sums over rows with the same index, ``[n, C]``, from ``[B, C]``."""
+    """Return sums over rows with the same index, ``[n, C]``, from ``[B, C]``."""
     return np.stack([np.bincount(index, column) for column in values.T], axis=1)
 
 

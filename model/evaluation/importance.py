@@ -25,7 +25,7 @@ CELLS_OF_A_PASS = 500_000
 
 
 def choose_rows(count: int, most: int, generator: np.random.Generator) -> Ints:
-    """Indices of the rows that are shuffled: all, or so many of ``count`` by chance; ascending."""
+    """Return indices of the rows that are shuffled: all, or so many of ``count`` by chance; ascending."""
     if count <= most:
         return np.arange(count)
     return np.sort(generator.choice(count, most, replace=False))
@@ -118,7 +118,7 @@ def _measure(posterior: Posterior, columns: Columns, targets: Doubles | None, sa
 
 
 def _estimate(name: str, moved: Doubles) -> dict[str, float]:
-    """The importance by a measure, and its standard error, from what shuffles add to the average of each row."""
+    """Return the importance by a measure, and its standard error, from what shuffles add to the average of each row."""
     mean, error = float(moved.mean()), float(moved.std(ddof=1)) / len(moved) ** 0.5
     if name not in SCORES:
         mean, error = mean**0.5, error / max(2.0 * mean**0.5, 1e-300)
@@ -131,7 +131,7 @@ FEWEST_ROWS, MOST_SCREENED_ROWS = 10, 200
 
 
 def screen_features(posterior: Posterior, columns: Columns, most: int) -> list[str]:
-    """The features worth judging by draws: those whose shuffle among a few rows moves the mu-only networks most.
+    """Return the features worth judging by draws: those whose shuffle among a few rows moves the mu-only networks most.
 
     Args:
         posterior: The posterior, as it is served.

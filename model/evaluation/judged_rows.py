@@ -30,7 +30,7 @@ class RowArrays:
         return with_arrays(np.concatenate, parts)
 
     def of_rows(self, rows: Array) -> Self:
-        """Selected rows, by a mask or by row numbers, which may also reorder them."""
+        """Return selected rows, by a mask or by row numbers, which may also reorder them."""
         return with_arrays(lambda arrays: arrays[0][rows], [self])
 
 
@@ -64,7 +64,7 @@ class RowWeights:
         return cls(amounts, ids, weights is not None, units is not None)
 
     def of_rows(self, chosen: Array) -> RowWeights:
-        """The weights of selected rows, by a mask or row numbers."""
+        """Return the weights of selected rows, by a mask or row numbers."""
         amounts, units = self.amounts[chosen], self.units[chosen]
         return RowWeights.of(len(amounts), amounts if self.weighted else None, units if self.grouped else None)
 
@@ -89,7 +89,7 @@ class RowWeights:
         return np.average(values, axis=0, weights=self.amounts)
 
     def standard_error(self, values: Doubles) -> Doubles:
-        """Standard errors of `mean`, by the spread of the units' parts in it (Huber 1967; Liang and Zeger 1986).
+        """Return standard errors of `mean`, by the spread of the units' parts in it (Huber 1967; Liang and Zeger 1986).
 
         With a unit a row and equal weights this is the standard deviation over ``sqrt(n)``. With one unit nothing is
         known of the spread, and the error is not finite; nor is it where a value is beyond 1e154.
@@ -134,7 +134,7 @@ class JudgedRows(RowArrays, ABC):
 
     @abstractmethod
     def report(self) -> JSON:
-        """The scores of all rows, as ``model.json`` keeps them: ``n``, and more by the kind of the target.
+        """Return the scores of all rows, as ``model.json`` keeps them: ``n``, and more by the kind of the target.
 
         What is served comes alone; ``raw`` and ``calibrated`` (None without calibration) tell the kinds of answers
         apart, and ``standard_errors`` have some of the same keys, None where there is a single unit.
@@ -142,7 +142,7 @@ class JudgedRows(RowArrays, ABC):
 
     @abstractmethod
     def in_full(self, schema: Schema, columns: Columns) -> JSON:
-        """The report with all that `murho evaluate` tells, also of parts of the rows.
+        """Return the report with all that `murho evaluate` tells, also of parts of the rows.
 
         Args:
             schema: The schema of the posterior.
@@ -156,7 +156,7 @@ def means(values: Mapping[str, Array], rows: RowWeights) -> dict[str, float]:
 
 
 def standard_errors(values: Mapping[str, Array], rows: RowWeights) -> dict[str, float | None]:
-    """Standard errors of the `means`; None where there is a single unit."""
+    """Return standard errors of the `means`; None where there is a single unit."""
     errors = {name: float(rows.standard_error(column)) for name, column in values.items()}
     return {name: error if np.isfinite(error) else None for name, error in errors.items()}
 
@@ -187,7 +187,7 @@ def scores_of_part(values: Mapping[str, Array], part: Array, rows: RowWeights) -
 def scores_by_category(
     values: Mapping[str, Array], rows: RowWeights, schema: Schema, columns: Columns
 ) -> dict[str, list[JSON]]:
-    """The scores of parts by category of each categorical and boolean feature.
+    """Return the scores of parts by category of each categorical and boolean feature.
 
     Args:
         values: Of each row, ``[N]``.

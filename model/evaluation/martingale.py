@@ -181,7 +181,7 @@ class PitMartingale(Stored):
 
     @classmethod
     def of(cls, rows: int | None, *, central: bool = False) -> PitMartingale:
-        """The test of a version's outcomes.
+        """Return the test of a version's outcomes.
 
         Args:
             rows: n, held-out rows behind its conformal map; None: it has none.

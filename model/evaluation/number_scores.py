@@ -145,7 +145,7 @@ class JudgedNumbers(JudgedRows):
         return self.bands.get("calibrated", self.bands["raw"])
 
     def report(self) -> JSON:
-        """The scores of all rows.
+        """Return the scores of all rows.
 
         Returns:
             ``n``; ``rmse`` and ``mae``; ``r2``, the explained share of the variance of these targets,
@@ -192,7 +192,7 @@ class JudgedNumbers(JudgedRows):
         return means({"crps": bands.crps}, self.counts) | by_coverage
 
     def in_full(self, schema: Schema, columns: Columns) -> JSON:
-        """The report with more keys.
+        """Return the report with more keys.
 
         Returns:
             `report` with `reliability` in ``raw`` and ``calibrated``, and ``independent``, as how many independent rows
@@ -226,7 +226,7 @@ class JudgedNumbers(JudgedRows):
 
 
 def numbers_of(values: Tensor) -> Array:
-    """The values as an array of their own."""
+    """Return the values as an array of their own."""
     return values.cpu().numpy().copy()
 
 
@@ -269,7 +269,7 @@ def spearman(first: Doubles, second: Doubles) -> float | None:
 
 
 def crps_of_constant(targets: Doubles, rows: RowWeights) -> float | None:
-    """The mean CRPS of one answer for all rows: for each the empirical distribution of the other rows' targets.
+    """Return the mean CRPS of one answer for all rows: for each the empirical distribution of the other rows' targets.
 
     With the mean difference g of two targets, of n different rows, it is ``g n / (2 (n - 1))``.
 

@@ -54,7 +54,7 @@ SCORES: Doubles = np.array([NormalDist().inv_cdf(share) for share in SHARES])
 
 
 def band_ends(coverage: float) -> tuple[int, int]:
-    """The bins of PITs that a central band holds, from and up to; the same twice: it ends within one."""
+    """Return the bins of PITs that a central band holds, from and up to; the same twice: it ends within one."""
     edges = np.array(PIT_EDGES)
     found = [np.flatnonzero(np.abs(edges - 0.5 * (1.0 + side * coverage)) < 1e-9) for side in (-1.0, 1.0)]
     lower, upper = (int(places[0]) if len(places) else 0 for places in found)
@@ -68,7 +68,7 @@ def with_grid(options: PredictOptions, target: Target) -> PredictOptions:
 
 
 def number_pits(apart: Floats, values: Doubles, shares: Doubles) -> Doubles:
-    """The PIT of each outcome, ``[B]``.
+    """Return the PIT of each outcome, ``[B]``.
 
     Args:
         apart: Percentiles at `LEVELS` less the mean, ``[B, G]``.
@@ -137,7 +137,7 @@ def number_sums(apart: Floats, values: Doubles, pits: Doubles) -> Doubles:
 
 
 def class_pits(probabilities: Floats, indices: Places, shares: Doubles) -> Doubles:
-    """The randomised p-value of each outcome, ``[B]``.
+    """Return the randomised p-value of each outcome, ``[B]``.
 
     Args:
         probabilities: ``[B, C]``.

@@ -77,7 +77,7 @@ class Why:
     errors: dict[str, Doubles] | None
 
     def document(self) -> dict[str, Any]:
-        """The shares as JSON data with arrays, in the form of the HTTP contract."""
+        """Return the shares as JSON data with arrays, in the form of the HTTP contract."""
         errors = {} if self.errors is None else {"mc_error": self.errors}
         return {"features": list(self.features), "baseline": self.baseline, **self.shares, **errors}
 
@@ -94,7 +94,7 @@ def answer_requests(asking: PredictionRequests[ResultT], posterior: Posterior) -
 
 
 def plain(options: PredictOptions) -> PredictOptions:
-    """The options of an answer, without all that costs time."""
+    """Return the options of an answer, without all that costs time."""
     return replace(
         options,
         percentiles=(),
@@ -108,7 +108,7 @@ def plain(options: PredictOptions) -> PredictOptions:
 
 
 def measures_of(prediction: AnyPrediction, classes: Ints | None = None) -> dict[str, Doubles]:
-    """What is shared out, by name, ``[B]`` each; without draws the first alone.
+    """Return what is shared out, by name, ``[B]`` each; without draws the first alone.
 
     Args:
         prediction: The answer.
@@ -232,7 +232,7 @@ class _Sets:
 
 @lru_cache(16)
 def _sets(cells: int, pairs: int) -> _Sets:
-    """The sets of so many cells that are asked for, in about so many pairs."""
+    """Return the sets of so many cells that are asked for, in about so many pairs."""
     if cells < 2:
         return _Sets(np.empty((0, cells), dtype=np.bool_), np.ones((cells, 1)), None)
     generator = np.random.default_rng(cells)
@@ -356,7 +356,7 @@ def worth_asking(
 
 
 def _doubt(prediction: AnyPrediction) -> Any:
-    """The variance of each row, or the entropy of its class, ``[B]``."""
+    """Return the variance of each row, or the entropy of its class, ``[B]``."""
     answer: Any = prediction
     return np.square(answer.std) if answer.classes is None else answer.entropy
 
@@ -401,7 +401,7 @@ def explain(
 
 
 def draws_and_noise(answer: AnyPrediction) -> tuple[Doubles, Doubles]:
-    """What `rows_to_label` takes, of a raw answer with draws."""
+    """Return what `rows_to_label` takes, of a raw answer with draws."""
     told: Any = answer
     if told.classes is None:
         return told.draws, np.square(told.aleatoric_std)

@@ -33,7 +33,7 @@ class Column(NamedTuple):
     rows: int
 
     def cells(self, classes: Sequence[str]) -> Array:
-        """The cells as numbers, or as Python objects.
+        """Return the cells as numbers, or as Python objects.
 
         Args:
             classes: Names of the classes, in the order of their indices.
@@ -51,7 +51,7 @@ class Column(NamedTuple):
 
 
 def names_of_classes(values: Array, unit: Unit, classes: Sequence[str]) -> list[Any]:
-    """The names behind indices of classes ``[B]``, or behind sets of classes ``[B, C]``: a text, or a list, a row."""
+    """Return the names of classes by index ``[B]``, or of sets of classes ``[B, C]``: a text or a list per row."""
     names = np.array(classes, dtype=object)
     if unit is Unit.CLASS:
         listed: list[Any] = names[values].tolist()
@@ -64,7 +64,7 @@ def names_of_classes(values: Array, unit: Unit, classes: Sequence[str]) -> list[
 def answer_columns(
     prediction: AnyPrediction, options: PredictOptions, places: Collection[Place] = (Place.FIRST,)
 ) -> dict[str, Array]:
-    """The columns of a table by name; by default those that ``murho predict`` writes.
+    """Return the columns of a table by name; by default those that ``murho predict`` writes.
 
     Of a number: ``mean, std, epistemic_std, aleatoric_std``, then ``p5, p50, …``. Of a class: ``prediction``,
     ``p_CLASS`` for each class, ``entropy, epistemic_entropy, prediction_set``.
@@ -84,7 +84,7 @@ def answer_columns(
 def table_columns(
     prediction: AnyPrediction, options: PredictOptions, places: Collection[Place] = tuple(Place)
 ) -> dict[str, Column]:
-    """The columns of a table by name, in the order of their places, as arrays; takes the arguments of `answer_columns`.
+    """Return the columns of a table by name, in the order of their places; arguments as of `answer_columns`.
 
     With ``samples=0`` columns that need draws are there, without values.
     """
@@ -114,7 +114,7 @@ class _Plan:
     empty: tuple[int, ...] | None = None
 
     def column(self, prediction: AnyPrediction, rows: int) -> Column:
-        """The column of a prediction."""
+        """Return the column of a prediction."""
         values: Any = prediction
         for name in self.path:
             values = None if values is None else getattr(values, name)
@@ -145,7 +145,7 @@ def _plans(fields: tuple[AnswerField, ...], options: PredictOptions, classes: tu
 def _of_field(
     field: AnswerField, path: tuple[str, ...], place: Place, labels: dict[Axis, list[str]]
 ) -> Iterator[_Plan]:
-    """The columns of one field: one for each entry of the axes that its column's name has."""
+    """Return the columns of one field: one for each entry of the axes that its column's name has."""
     column = field.column or field.name
     if Axis.SAMPLES in field.axes:
         empty = (0, *(len(labels[axis]) for axis in field.axes[2:]))
@@ -159,5 +159,5 @@ def _of_field(
 
 
 def label(value: float) -> str:
-    """The shortest text of a number, so that different numbers have different names."""
+    """Return the shortest text of a number, so that different numbers have different names."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

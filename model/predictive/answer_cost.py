@@ -39,7 +39,7 @@ class AnswerCost:
     copies: int
 
     def of(self, rows: int, options: PredictOptions, incomplete: int = 0, new_draws: int = 0) -> float:
-        """What an answer takes to compute.
+        """Return what an answer takes to compute.
 
         Args:
             rows: B.

@@ -111,7 +111,7 @@ class CompiledForward:
 
 
 def _multiple(rows: int) -> int:
-    """The next multiple of `MULTIPLE`."""
+    """Return the next multiple of `MULTIPLE`."""
     return -(-rows // MULTIPLE) * MULTIPLE
 
 
@@ -308,5 +308,5 @@ def select_engine(target: AnyTargetModel, device: torch.device, choice: str = "a
 
 
 def engine_worth(rows: int, samples: int) -> str:
-    """The choice of engine for a process that answers this number of rows once, and then ends."""
+    """Return the choice of engine for a process that answers this number of rows once, and then ends."""
     return "auto" if rows * samples > WORTH_COMPILED_CODE else "torch"

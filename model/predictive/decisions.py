@@ -196,7 +196,7 @@ class Actions:
 
 
 def _wrong(action: Any, names: Mapping[str, int], classes: Sequence[str] | None) -> list[tuple[str, str]]:
-    """What is wrong with one action, each with the place in it.
+    """Return what is wrong with one action, each with the place in it.
 
     Args:
         action: The action.
@@ -233,7 +233,7 @@ def _is_number(value: object) -> bool:
 
 
 def cross(contexts: Columns, actions: Columns, schema: Schema, numbers: tuple[int, int]) -> dict[str, Array]:
-    """The rows of all actions of each context, in the order of contexts.
+    """Return the rows of all actions of each context, in the order of contexts.
 
     Args:
         contexts: Canonical columns of the features of contexts, ``[N]`` each.
@@ -289,7 +289,7 @@ class Decisions:
         return [UNSURE if number < 0 else self.actions[number] for number in self.choice.tolist()]
 
     def document(self) -> dict[str, Any]:
-        """The decisions as JSON data, with arrays as they are."""
+        """Return the decisions as JSON data, with arrays as they are."""
         return {
             "samples": self.samples,
             "seed": self.seed,
@@ -306,12 +306,12 @@ class Decisions:
 
 
 def join_decisions(parts: Sequence[Decisions]) -> Decisions:
-    """The decisions for the contexts of several parts, in order."""
+    """Return the decisions for the contexts of several parts, in order."""
     return with_arrays(np.concatenate, parts)
 
 
 def draw_numbers(contexts: int, samples: int, seed: int | None = None) -> Ints:
-    """A draw for each of N contexts, each of the S draws alike; ``seed`` None: another at every call."""
+    """Return a draw for each of N contexts, each of the S draws alike; ``seed`` None: another at every call."""
     return np.random.default_rng(seed).integers(samples, size=contexts, dtype=np.int64)
 
 
@@ -411,7 +411,7 @@ def _of_numbers(
 
 
 def _of_classes(answer: ClassPrediction, actions: Actions, contexts: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
-    """The same, of utilities."""
+    """Return the same, of utilities."""
     utilities, costs = cast("Doubles", actions.utilities), actions.costs
     drawn = cast("Doubles", answer.draws)
     # One row of a context holds for all actions, or each action has its own.

@@ -42,7 +42,7 @@ class DrawCache(Generic[Kept]):
         self._kept: OrderedDict[tuple[int, int], Kept] = OrderedDict()
 
     def find(self, owner: int, seed: int) -> Kept | None:
-        """The draws of a seed, which from now on are those used last; None: there are none."""
+        """Return the draws of a seed, which from now on are those used last; None: there are none."""
         with self._lock:
             draws = self._kept.get((owner, seed))
             if draws is not None:

@@ -39,7 +39,7 @@ BLOCK = 32
 
 
 def draw_coupled_normals(generator: np.random.Philox, block: int, members: int, count: int) -> Tensor:
-    """Standard normal numbers for the draws of one block.
+    """Return standard normal numbers for the draws of one block.
 
     Subtracting the mean of n independent normals leaves exchangeable ones that sum to zero, with the variance
     ``(n - 1) / n``, which is scaled to 1. A member with one draw in the block has nothing to be coupled to.
@@ -60,7 +60,7 @@ def draw_coupled_normals(generator: np.random.Philox, block: int, members: int, 
 
 @lru_cache(maxsize=256)
 def _coupling(members: int, first: int) -> Tensor:
-    """What makes coupled standard normals of independent values of erfinv, ``[BLOCK, BLOCK]``.
+    """Return what makes coupled standard normals of independent values of erfinv, ``[BLOCK, BLOCK]``.
 
     Args:
         members: M.
@@ -139,16 +139,16 @@ class Draws:
         return len(self.members)
 
     def some(self, which: slice | Tensor) -> Draws:
-        """Some of the draws: views for a slice; copies for a mask or for numbers of draws."""
+        """Return some of the draws: views for a slice; copies for a mask or for numbers of draws."""
         return Draws(tuple(layer[which] for layer in self.layers), self.members[which], self.activation, self.skip)
 
     def double(self) -> Draws:
-        """The draws in double precision, copied."""
+        """Return the draws in double precision, copied."""
         return replace(self, layers=tuple(layer.double() for layer in self.layers))
 
 
 def _units_of_one(layers: int, skip: bool) -> int:
-    """Number of layers, from the first one on, that have a unit of constant 1."""
+    """Return the number of layers, from the first one on, that have a unit of constant 1."""
     return max(0, layers - (2 if skip else 1))
 
 
@@ -163,7 +163,7 @@ def _empty_layer(like: Tensor, index: int, samples: int, units: int, inputs: int
 def mean_network(
     tensors: Mapping[str, Tensor], architecture: Architecture, device: torch.device | None = None
 ) -> Draws:
-    """The mu-only networks as M draws; the average of their outputs is the answer to ``samples=0``.
+    """Return the mu-only networks as M draws; the average of their outputs is the answer to ``samples=0``.
 
     Absent weights (`model.bbb.network.absent_weights`) are 0.
     """
@@ -266,7 +266,7 @@ class PosteriorDraws:
         return 0 if kept is not None and kept.members.shape[0] >= samples else samples
 
     def parts(self, samples: int, seed: int) -> Iterable[Draws]:
-        """The first S draws of a seed, part by part, within the memory limit.
+        """Return the first S draws of a seed, part by part, within the memory limit.
 
         Args:
             samples: S, at least 1.
@@ -278,7 +278,7 @@ class PosteriorDraws:
         return (self._maker.make(seed, min(BLOCK, samples - start), start) for start in starts)
 
     def first(self, samples: int, seed: int) -> Draws:
-        """The first S draws of a seed, which becomes the most recent entry.
+        """Return the first S draws of a seed, which becomes the most recent entry.
 
         Args:
             samples: S, at least 1.

@@ -57,7 +57,7 @@ IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def forward(draws: Draws, rows: Tensor) -> Tensor:
-    """Outputs of every row under every draw, tile by tile.
+    """Return outputs of every row under every draw, tile by tile.
 
     Up to rounding, a few units in the last place, a row's outputs do not depend on the tiles.
 
@@ -269,7 +269,7 @@ class NetworkOutputs:
     def _of_copies(
         self, engine: Engine, parts: Iterable[Draws], rows: Tensor, where: Sequence[Tensor], mu_only: bool
     ) -> tuple[Tensor, Tensor]:
-        """Outputs of imputed rows, and the member of each draw, see `drawn`."""
+        """Return outputs of imputed rows, and the member of each draw, see `drawn`."""
         copies, start = len(rows), 0
         outputs, members, order = [], [], []
         for draws in parts:
@@ -288,7 +288,7 @@ class NetworkOutputs:
     def _of(
         self, engine: Engine, draws: Draws, rows: Tensor, out_of_range: Tensor, apart: bool
     ) -> tuple[Tensor, Tensor]:
-        """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise of rows out of range; members.
+        """Return outputs of every row and draw, ``[S, B, P]``, with the edge's noise of rows out of range, and members.
 
         Beyond the training range the noise is the one at its nearest edge; the draws carry the further uncertainty.
         Further than `FAR` function values are computed in double precision. The edges go through the network with the

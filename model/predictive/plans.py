@@ -79,7 +79,7 @@ class PredictionPlan:
         return cls(options, used, spread, levels, scores, wider, thresholds)
 
     def answer(self, predictive: Predictive, widening: Tensor) -> Arrays:
-        """The answer from a raw predictive of B rows.
+        """Return the answer from a raw predictive of B rows.
 
         Args:
             predictive: The predictive.
@@ -110,7 +110,7 @@ class PredictionPlan:
         return answer
 
     def prediction(self, answer: Mapping[str, Any], **facts: Any) -> Prediction:
-        """The answer with what else belongs to it; its grid is a field of its own."""
+        """Return the answer with what else belongs to it; its grid is a field of its own."""
         if self.options.grid:
             count, all_of = len(self.options.percentiles), answer["percentiles"]
             facts |= {"grid": all_of[:, count:]}
@@ -148,7 +148,7 @@ class PredictionPlan:
         }
 
     def scores_of(self, widening: Tensor) -> Tensor:
-        """The scores of each of B rows, ``[B, L]``."""
+        """Return the scores of each of B rows, ``[B, L]``."""
         return torch.where(widening.unsqueeze(1), self.wider, self.scores)
 
     def of_functions(self, means: Tensor) -> Arrays:
@@ -159,7 +159,7 @@ class PredictionPlan:
         return answer
 
     def exceedance(self, below: Tensor, above: Tensor, widening: Tensor) -> Doubles:
-        """The probability that an observation exceeds each threshold; calibrated, if there is a calibration.
+        """Return the probability that an observation exceeds each threshold; calibrated, if there is a calibration.
 
         Args:
             below: Raw probabilities of an observation below each threshold, ``[B, T]``.
@@ -188,7 +188,7 @@ def served_probabilities(
     widening: Tensor | None,
     epistemic_share: Callable[[], Tensor],
 ) -> Tensor:
-    """The class probabilities of an answer.
+    """Return the class probabilities of an answer.
 
     Raw probabilities have a little of the class shares in them, and are calibrated. In rows beyond the training rows
     calibration never makes the answer surer, and the weight of the shares is the square of the epistemic share of the
@@ -255,7 +255,7 @@ class ClassPlan:
         return cls(options, calibration, levels, classes)
 
     def answer(self, predictive: ClassPredictive, widening: Tensor) -> Arrays:
-        """The answer for B rows.
+        """Return the answer for B rows.
 
         Args:
             predictive: Predictive of the rows; that of the mu-only networks for ``samples=0``.
@@ -285,13 +285,13 @@ class ClassPlan:
         return answer | {name: _array(part) for name, part in found.items()}
 
     def probabilities(self, predictive: ClassPredictive, widening: Tensor) -> Tensor:
-        """The class probabilities of the answer, ``[B, C]``."""
+        """Return the class probabilities of the answer, ``[B, C]``."""
         mask = widening if self.options.samples > 0 and bool(widening.any()) else None
         mapped = None if self.calibration is None else self.calibration.map
         return served_probabilities(predictive.pool(), mapped, predictive.shares, mask, predictive.epistemic_share)
 
     def prediction(self, answer: Mapping[str, Any], **facts: Any) -> ClassPrediction:
-        """The prediction of an answer's arrays and of what else belongs to it."""
+        """Return the prediction of an answer's arrays and of what else belongs to it."""
         return ClassPrediction(classes=self.classes, **facts, **answer)
 
     def sets(self, probabilities: Tensor, widening: Tensor | None = None) -> Tensor:
@@ -312,7 +312,7 @@ class ClassPlan:
         return sets | (widening.unsqueeze(1) & self._likeliest(probabilities))
 
     def _likeliest(self, probabilities: Tensor) -> Tensor:
-        """The likeliest classes whose probabilities make up the coverage, ``[B, C]``, bool."""
+        """Return the likeliest classes whose probabilities make up the coverage, ``[B, C]``, bool."""
         ordered, order = probabilities.sort(dim=1, descending=True, stable=True)
         before = ordered.cumsum(dim=1) - ordered
         return torch.zeros_like(ordered, dtype=torch.bool).scatter(1, order, before < self.options.coverage)
@@ -339,11 +339,11 @@ class TargetModel:
     warm_up: ClassVar = PredictOptions(), PredictOptions(samples=0), PredictOptions(noise=False, thresholds=(0.0,))
 
     def plan(self, options: PredictOptions, calibration: Calibration | None, device: torch.device) -> PredictionPlan:
-        """The prepared plan of a request's options."""
+        """Return the prepared plan of a request's options."""
         return PredictionPlan.of(options, cast("ConformalMap | None", calibration), device)
 
     def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> Predictive:
-        """The raw predictive distribution of the target of each row.
+        """Return the raw predictive distribution of the target of each row.
 
         Args:
             outputs: Outputs of the network, ``[S, B, P]``, standardised.
@@ -375,7 +375,7 @@ class ClassTargetModel:
     warm_up: ClassVar = PredictOptions(), PredictOptions(samples=0)
 
     def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> ClassPredictive:  # noqa: ARG002 - only numbers have wide components
-        """The raw predictive distribution of the class of each row.
+        """Return the raw predictive distribution of the class of each row.
 
         Args:
             outputs: Outputs of the network, ``[S, B, P]``.
@@ -385,7 +385,7 @@ class ClassTargetModel:
         return ClassPredictive.of(self.likelihood.log_probabilities(outputs.double()), self.shares, self.least)
 
     def plan(self, options: PredictOptions, calibration: Calibration | None, device: torch.device) -> ClassPlan:
-        """The prepared plan of a request's options."""
+        """Return the prepared plan of a request's options."""
         return ClassPlan.of(options, cast("ClassCalibration | None", calibration), device, self.classes)
 
 
@@ -399,7 +399,7 @@ class Engine(Protocol):
     name: str
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
-        """Outputs of every row under every draw.
+        """Return outputs of every row under every draw.
 
         Args:
             draws: S draws.
@@ -411,7 +411,7 @@ class Engine(Protocol):
         ...
 
     def answer(self, plan: AnyPlan, drawn: DrawnRows) -> Arrays:
-        """The numbers that a plan requests.
+        """Return the numbers that a plan requests.
 
         Args:
             plan: The prepared request, of the target's kind.
@@ -444,15 +444,15 @@ class DrawnRows:
     engine: Engine
 
     def of_rows(self, rows: Tensor) -> DrawnRows:
-        """Some of the rows, by their indices; copied."""
+        """Return some of the rows, by their indices; copied."""
         return replace(self, outputs=self.outputs[:, rows], widening=self.widening[rows])
 
     def of_draws(self, draws: slice) -> DrawnRows:
-        """The rows under some of the draws, as views."""
+        """Return the rows under some of the draws, as views."""
         return replace(self, outputs=self.outputs[draws], members=self.members[draws])
 
     def predictive(self, *, widened: bool = True) -> Predictive | ClassPredictive:
-        """The raw predictive of each row; computed by PyTorch, and so the same to the bit with every engine.
+        """Return the raw predictive of each row; computed by PyTorch, and so the same to the bit with every engine.
 
         Args:
             widened: Whether numbers have the wide component, if there is a rule for it.
@@ -460,11 +460,11 @@ class DrawnRows:
         return self.target.predictive(self.outputs, self.members, widened=widened)
 
     def answer(self, plan: AnyPlan) -> Arrays:
-        """The numbers that a plan requests, without Monte Carlo errors; see `Engine.answer`."""
+        """Return the numbers that a plan requests, without Monte Carlo errors; see `Engine.answer`."""
         return self.engine.answer(plan, self)
 
     def observation(self, levels: Sequence[float], calibration: ConformalMap | None = None) -> Arrays:
-        """The answer for an observation, in the target's unit, by the names of `Prediction`.
+        """Return the answer for an observation, in the target's unit, by the names of `Prediction`.
 
         Args:
             levels: K percentile levels, strictly between 0 and 100.

@@ -121,7 +121,7 @@ class AnswerField:
 
 
 def arrays_of(prediction: AnyPrediction) -> list[Array]:
-    """The arrays of a prediction's fields, and its grid."""
+    """Return the arrays of a prediction's fields, and its grid."""
     arrays: list[Array] = []
     for each in prediction.answer_fields:
         value = getattr(prediction, each.name)
@@ -468,13 +468,13 @@ def in_one(parts: Sequence[Answer], numbers: Places | None = None) -> Answer:
 
 
 def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
-    """Some rows of a prediction; as views, if they are a slice."""
+    """Return some rows of a prediction; as views, if they are a slice."""
     facts, arrays = disassemble(prediction)
     return cast("Answer", assemble(facts, {name: array[rows] for name, array in arrays.items()}))
 
 
 def disassemble(prediction: AnyPrediction) -> tuple[tuple[int, int, bool, tuple[str, ...] | None], dict[str, Array]]:
-    """A prediction as its samples, seed, whether it is calibrated, its classes; and its arrays by name."""
+    """Return a prediction as its samples, seed, whether it is calibrated, its classes; and its arrays by name."""
     facts = prediction.samples, prediction.seed, prediction.calibrated, prediction.classes
     arrays = {}
     for name in _ARRAYS[type(prediction)]:
@@ -488,7 +488,7 @@ def disassemble(prediction: AnyPrediction) -> tuple[tuple[int, int, bool, tuple[
 
 
 def assemble(facts: tuple[int, int, bool, tuple[str, ...] | None], arrays: dict[str, Array]) -> AnyPrediction:
-    """The prediction that `disassemble` took apart."""
+    """Return the prediction that `disassemble` took apart."""
     samples, seed, calibrated, classes = facts
     if errors := [name for name in arrays if name.startswith(_OF_ERROR)]:
         error = MonteCarloError(**{name.removeprefix(_OF_ERROR): arrays[name] for name in errors})
@@ -513,7 +513,7 @@ _ARRAYS = {
 
 @lru_cache(256)  # most requests ask for the same
 def level_hint(levels: tuple[float, ...]) -> str | None:
-    """What to say where all levels are below 1: they are answered as they are, for 0.5 % is a level, too.
+    """Return what to say where all levels are below 1: they are answered as they are, for 0.5 % is a level, too.
 
     Args:
         levels: Percentile levels, strictly between 0 and 100.

@@ -94,7 +94,7 @@ class RowMoments:
         )
 
     def add_up(self, index: NDArray[np.int64], weight: Doubles, groups: int) -> tuple[Doubles, Doubles]:
-        """The sums of G groups: ``[2, S, G, C]`` of draws, and ``[6, G, C]`` of `_Group.sums`.
+        """Return the sums of G groups: ``[2, S, G, C]`` of draws, and ``[6, G, C]`` of `_Group.sums`.
 
         Args:
             index: Number of each row's group, ``[B]``.

@@ -129,7 +129,7 @@ class TotalsAnswer:
     exceedance: Doubles | None = None
 
     def document(self, asked: PredictOptions) -> dict[str, Any]:
-        """The answer as JSON data, with arrays as they are; levels and thresholds stand beside their values."""
+        """Return the answer as JSON data, with arrays as they are; levels and thresholds stand beside their values."""
         said: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         unlike, calibrated = said.pop("unlike").tolist(), said.pop("calibrated")
         details = ("percentiles", "levels", asked.percentiles), ("exceedance", "thresholds", asked.thresholds)
@@ -146,12 +146,12 @@ class TotalsAnswer:
 
 
 def default_statistic(schema: Schema) -> str:
-    """The statistic of a request that names none."""
+    """Return the statistic of a request that names none."""
     return "sum" if schema.target.classes is None else "count"
 
 
 def labels_of(schema: Schema, columns: Columns, names: Sequence[str]) -> list[Label]:
-    """The label of each row: its cells in some features, as people write them; a missing cell is None.
+    """Return the label of each row: its cells in some features, as people write them; a missing cell is None.
 
     Args:
         schema: The features.
@@ -482,7 +482,7 @@ class Totals:
 
 
 def _of_units(noise: Doubles, units: Sequence[Any], rows: Places) -> dict[Any, Doubles]:
-    """Unit → sum of the weighted noise std ``[C]`` of some of the rows, and of the squares, ``[2, C]``."""
+    """Return the unit → sum of the weighted noise std ``[C]`` of some of the rows, and of the squares, ``[2, C]``."""
     found: dict[Any, Doubles] = {}
     for row, of_row in zip(rows.tolist(), noise, strict=True):
         found[units[row]] = found.get(units[row], 0.0) + np.stack([of_row, of_row**2])
@@ -490,7 +490,7 @@ def _of_units(noise: Doubles, units: Sequence[Any], rows: Places) -> dict[Any, D
 
 
 def _pairs(units: dict[Any, Doubles], like: Doubles) -> Doubles:
-    """The sum over pairs of rows of one unit of the products of their noise std, ``[C]``."""
+    """Return the sum over pairs of rows of one unit of the products of their noise std, ``[C]``."""
     total = np.zeros_like(like)
     for amount, squares in units.values():
         total += amount**2 - squares

@@ -92,7 +92,7 @@ class Distribution(Generic[Answer]):
         return count_rows(self._columns)
 
     def __getitem__(self, rows: Any) -> Self:
-        """The distributions of some rows, by a number, a slice, a mask or numbers."""
+        """Return the distributions of some rows, by a number, a slice, a mask or numbers."""
         chosen = np.atleast_1d(np.arange(len(self))[rows])
         part = copy(self)
         part._columns = {name: column[chosen] for name, column in self._columns.items()}
@@ -105,7 +105,7 @@ class Distribution(Generic[Answer]):
         return f"<{target.name} of {len(self)} rows: {shown}{', …' if len(self) > SHOWN else ''}{unit}>"
 
     def _repr_html_(self) -> str:
-        """The first rows as a table, for notebooks."""
+        """Return the first rows as a table, for notebooks."""
         shown = self[:MOST_SHOWN].columns()
         head = "".join(f"<th>{escape(name)}</th>" for name in shown)
         rows = zip(*shown.values(), strict=True)
@@ -114,15 +114,15 @@ class Distribution(Generic[Answer]):
         return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>{more}"
 
     def columns(self) -> dict[str, Any]:
-        """The answers as columns ``[B]`` by name, as ``murho predict`` writes them."""
+        """Return the answers as columns ``[B]`` by name, as ``murho predict`` writes them."""
         raise NotImplementedError
 
     def to_pandas(self) -> Any:
-        """The answers as a data frame of pandas, which must be installed."""
+        """Return the answers as a data frame of pandas, which must be installed."""
         return import_module("pandas").DataFrame(self.columns())
 
     def plot(self) -> Any:
-        """The first hundred rows as a chart of altair, which must be installed: notebooks show it."""
+        """Return the first hundred rows as a chart of altair, which must be installed: notebooks show it."""
         altair = import_module("altair")
         shown = self[:MOST_DRAWN].columns()
         rows = enumerate(zip(*(np.asarray(column).tolist() for column in shown.values()), strict=True))
@@ -133,11 +133,11 @@ class Distribution(Generic[Answer]):
         raise NotImplementedError
 
     def _format_rows(self) -> list[str]:
-        """The rows in few words."""
+        """Return the rows in few words."""
         raise NotImplementedError
 
     def answer(self, **changes: Any) -> Answer:
-        """The posterior's answer, a `model.predictive.prediction.Prediction` or one of classes.
+        """Return the posterior's answer, a `model.predictive.prediction.Prediction` or one of classes.
 
         Args:
             changes: Other options, by name.
@@ -171,7 +171,7 @@ class Distribution(Generic[Answer]):
         return self._plain.extrapolation
 
     def _draw_rows(self, name: str, **changes: Any) -> Array:
-        """A field of the answer that takes draws.
+        """Return a field of the answer that takes draws.
 
         Args:
             name: Name of the field.
@@ -200,7 +200,7 @@ def probability_levels(values: ArrayLike, name: str) -> Doubles:
 
 
 def require_whole(value: object, name: str, least: int) -> int:
-    """A whole number, after a check.
+    """Return a whole number, after a check.
 
     Raises:
         ParameterError: It is none, below the least, or beyond 64 bits.
@@ -349,7 +349,7 @@ class NumberDistribution(Distribution[Prediction]):
         return self.ppf(levels[orders])
 
     def functions(self) -> Doubles:
-        """Function values of the posterior's draws, without observation noise and not calibrated.
+        """Return function values of the posterior's draws, without observation noise and not calibrated.
 
         Returns:
             ``[B, S]``. Column k is the same function for all rows and calls, so that differences between rows mean
@@ -447,7 +447,7 @@ class ClassDistribution(Distribution[ClassPrediction]):
         return found
 
     def _drawing(self, chart: Any) -> Any:
-        """The probabilities of the classes, on top of each other."""
+        """Return the probabilities of the classes, on top of each other."""
         names = [f"p_{name}" for name in self.classes]
         folded = chart.transform_fold(names, as_=["class", "probability"])
         return (

@@ -52,7 +52,7 @@ class BoundedReward(Bernoulli):
     kind = "bounded-reward"
 
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The quasi log likelihood, ``[M, B]``; see `model.bbb.likelihood.Likelihood.log_density`."""
+        """Return the quasi log likelihood, ``[M, B]``; see `model.bbb.likelihood.Likelihood.log_density`."""
         logit = outputs[..., 0]
         return targets * logit - functional.softplus(logit)
 
@@ -238,7 +238,7 @@ class RewardPosterior:
         self._updates = 0
 
     def draw(self, contexts: Tensor, generator: torch.Generator) -> Tensor:
-        """Expected rewards under a draw of the weights: another draw for every context.
+        """Return expected rewards under a draw of the weights: another draw for every context.
 
         Args:
             contexts: ``[B, D]``.
@@ -252,7 +252,7 @@ class RewardPosterior:
         return self._reward(shares)
 
     def mean(self, contexts: Tensor) -> Tensor:
-        """Expected rewards of the mu-only networks, ``[B, A]``."""
+        """Return expected rewards of the mu-only networks, ``[B, A]``."""
         return self._reward(self._mean_shares(contexts))
 
     def learn(self, contexts: Tensor, arms: Tensor, rewards: Tensor) -> None:
@@ -343,7 +343,7 @@ FEWEST_BETWEEN_UPDATES = 4
 
 
 def decisions_until_update(decisions: int) -> int:
-    """Number of decisions until the next update: a twentieth of those so far, from 4 to 100.
+    """Return the number of decisions until the next update: a twentieth of those so far, from 4 to 100.
 
     The first rewards teach most, so they are learned from at once; later, updates are rare enough to be cheap.
     """
@@ -426,7 +426,7 @@ class ThompsonSampling:
             )
 
     def expected_rewards(self, contexts: NDArray[np.floating]) -> Floats:
-        """Expected reward of every arm by the mu-only networks, ``[B, A]``.
+        """Return expected reward of every arm by the mu-only networks, ``[B, A]``.
 
         Args:
             contexts: ``[B, D]``.

@@ -110,7 +110,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             cls.__doc__ = PLACE_OF_OPTIONS.sub(lambda place: textwrap.indent("\n".join(lines), place[1]), cls.__doc__)
 
     def train_options(self) -> TrainOptions:
-        """The parameters as validated options.
+        """Return the parameters as validated options.
 
         Raises:
             ParameterError: A parameter has a value that can't be used; the message names it.
@@ -144,7 +144,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     @abstractmethod
     def _read_target(self, y: Any) -> pa.Array:
-        """The target as a column of a table ``[N]``, after the checks of scikit-learn."""
+        """Return the target as a column of a table ``[N]``, after the checks of scikit-learn."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit networks to rows, calibrate their answers, and score them on held-out rows.
@@ -190,7 +190,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         return self
 
     def _names(self) -> list[str]:
-        """The names of the columns of X."""
+        """Return the names of the columns of X."""
         return [str(name) for name in getattr(self, "feature_names_in_", name_columns(self.n_features_in_))]
 
     def _table(self, X: Any, *, reset: bool) -> pa.Table:
@@ -211,7 +211,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def _predict_rows(
         self, X: Any, kind: Callable[..., Answers], *more: Any, samples: int | None = None, least: int = 1
     ) -> Answers:
-        """The distribution of the target for the rows of X, of at least so many draws."""
+        """Return the distribution of the target for the rows of X, of at least so many draws."""
         check_is_fitted(self)
         count = require_whole(self.samples if samples is None else samples, "samples", least)
         table = self._table(X, reset=False)
@@ -225,7 +225,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state for a pickle, with the posterior as the content of ``model.json`` and arrays."""
+        """Return the state for a pickle, with the posterior as the content of ``model.json`` and arrays."""
         state = dict(super().__getstate__())
         if "posterior_" in state:
             posterior = state.pop("posterior_")
@@ -250,7 +250,7 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
 
 def _constructor(defaults: Mapping[str, Any]) -> Callable[..., None]:
-    """A constructor with parameters that have these defaults, all keyword-only."""
+    """Return a constructor with parameters that have these defaults, all keyword-only."""
     signature = inspect.Signature(
         [
             inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
@@ -279,7 +279,7 @@ def target_name(y: Any, features: Sequence[str]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The value without numpy types; a search over parameters often takes its values from an array."""
+    """Return the value without numpy types; a search over parameters often takes its values from an array."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
@@ -338,7 +338,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
     _task: ClassVar[str] = "regression"
 
     def predict(self, X: Any, return_std: bool = False, quantiles: ArrayLike | None = None) -> Any:
-        """The mean of the predictive and, if asked for, its standard deviation and quantiles, both calibrated.
+        """Return the mean of the predictive and, if asked for, its standard deviation and quantiles, both calibrated.
 
         Args:
             X: Rows ``[B, columns]``, as in `fit`.
@@ -379,7 +379,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         return values
 
     def predict_dist(self, X: Any) -> NumberDistribution:
-        """The predictive distribution of every row: ``mean``, ``std``, ``ppf``, ``cdf``, ``sample`` and more.
+        """Return the predictive distribution of every row: ``mean``, ``std``, ``ppf``, ``cdf``, ``sample`` and more.
 
         Args:
             X: Rows ``[B, columns]``, as in `fit`.
@@ -390,7 +390,7 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
         return self._predict_rows(X, NumberDistribution, least=0)
 
     def sample_functions(self, X: Any, samples: int | None = None) -> Doubles:
-        """Function values of draws from the posterior.
+        """Return function values of draws from the posterior.
 
         Column k is one function, the same for all rows and calls, so differences between rows are meaningful.
 
@@ -445,7 +445,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
     _without: ClassVar[frozenset[str]] = frozenset(OF_NUMBERS)
 
     def predict(self, X: Any) -> Array:
-        """The likeliest class of every row.
+        """Return the likeliest class of every row.
 
         Args:
             X: Rows ``[B, columns]``, as in `fit`.
@@ -492,7 +492,7 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         return self._distribution(X).prediction_set(coverage)
 
     def predict_dist(self, X: Any) -> ClassDistribution:
-        """The predictive distribution of every row: ``probabilities``, ``entropy``, ``prediction_set`` and more.
+        """Return the predictive distribution of every row: ``probabilities``, ``entropy``, ``prediction_set`` and more.
 
         Args:
             X: Rows ``[B, columns]``, as in `fit`.

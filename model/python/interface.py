@@ -54,7 +54,7 @@ HARMLESS = (IGNORED, GROUPS, "every cell is the same", "every cell is missing")
 
 
 def table_of(data: Any) -> pa.Table:
-    """Data as a table of B rows.
+    """Return data as a table of B rows.
 
     Args:
         data: A data frame of pandas, polars or pyarrow, or the path of a file that `murho predict` reads.
@@ -165,7 +165,7 @@ class TrainedModel:
         seed: int | None = None,
         calibrated: bool = True,
     ) -> Any:
-        """The predictive distribution of the target of every row.
+        """Return the predictive distribution of the target of every row.
 
         Args:
             data: B rows: a data frame of pandas, polars or pyarrow, or the path of a file. Columns that are no features
@@ -199,7 +199,7 @@ class TrainedModel:
         seed: int | None = None,
         calibrated: bool = True,
     ) -> TotalsAnswer:
-        """The sum, the mean or a count over the rows of each group, with error bars.
+        """Return the sum, the mean or a count over the rows of each group, with error bars.
 
         Args:
             data: B rows, as `predict` takes them, with the columns of ``by`` and ``weights``.
@@ -293,7 +293,7 @@ class TrainedModel:
         seed: int | None = None,
         calibrated: bool = True,
     ) -> Explained:
-        """What the known cells of each row add to its answer, and what its missing cells are worth.
+        """Return what the known cells of each row add to its answer, and what its missing cells are worth.
 
         Args:
             data: B rows, as `predict` takes them.
@@ -397,7 +397,7 @@ def train(data: Any, target: str | int, *, device: str = "cpu", verbose: bool = 
 
 
 def version_directory(source: Path, version: str | None = None, checkpoints: str | Path | None = None) -> Path:
-    """The directory of the version that is meant.
+    """Return the directory of the version that is meant.
 
     Args:
         source: ``NAME``, ``somewhere/NAME`` or ``somewhere/NAME/VERSION``.

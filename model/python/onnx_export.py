@@ -72,7 +72,7 @@ def export(
 
 
 def encoding_of(encoder: Encoder) -> dict[str, Any]:
-    """The encoding of rows like the training rows: ``features`` with their ranges, and the D ``columns`` in order.
+    """Return the encoding of ordinary rows: ``features`` with their ranges, and the D ``columns`` in order.
 
     A column is one of
 
@@ -145,21 +145,21 @@ class _Graph:
         self.number: Any = np.float32
 
     def constant(self, values: Any) -> _Value:
-        """A constant: of the numbers that are computed with, or of whole numbers or truth values."""
+        """Return a constant: of the numbers that are computed with, or of whole numbers or truth values."""
         name, array = f"c{len(self.constants)}", np.asarray(values)
         array = array.astype(self.number) if array.dtype.kind == "f" else array
         self.constants[name] = numpy_helper.from_array(array, name)
         return _Value(self, name)
 
     def __call__(self, kind: str, *inputs: Any, name: str | None = None, **attributes: Any) -> _Value:
-        """A node of one result; numbers and arrays among its inputs become constants."""
+        """Return a node of one result; numbers and arrays among its inputs become constants."""
         values = [each if isinstance(each, _Value) else self.constant(each) for each in inputs]
         made = name or f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, [value.name for value in values], [made], **attributes))
         return _Value(self, made)
 
     def sum(self, values: _Value, axis: int, *, kind: str = "ReduceSum", keep: int = 0) -> _Value:
-        """The sum over an axis, or another reduction."""
+        """Return the sum over an axis, or another reduction."""
         return self(kind, values, [axis], keepdims=keep)
 
     def part(self, values: _Value, start: int, stop: int, axis: int = 2) -> _Value:
@@ -176,13 +176,13 @@ class _Graph:
         return self("Cast", values, to={np.float32: 1, np.float64: 11}[number])
 
     def cdf(self, scores: _Value) -> _Value:
-        """The standard normal distribution function; runtimes have it in single precision alone."""
+        """Return the standard normal distribution function; runtimes have it in single precision alone."""
         if self.number is np.float64:
             return self.cast(self.cdf(self.cast(scores, np.float32)), np.float64)
         return (self("Erf", scores * math.sqrt(0.5)) + 1.0) * 0.5
 
     def hypot(self, one: _Value, other: _Value) -> _Value:
-        """The root of a sum of squares."""
+        """Return the root of a sum of squares."""
         return self("Sqrt", one * one + other * other)
 
 
@@ -252,7 +252,7 @@ def _graph(posterior: Posterior, options: PredictOptions) -> Any:
 
 
 def _network(g: _Graph, posterior: Posterior, samples: int) -> tuple[_Value, Tensor]:
-    """Outputs of B rows under S draws, ``[S, B, P]``, and the member of each draw."""
+    """Return outputs of B rows under S draws, ``[S, B, P]``, and the member of each draw."""
     draws = posterior.draws.first(samples, posterior.seed)
     activations: dict[str, Callable[[_Value], _Value]] = {
         "relu": lambda x: g("Relu", x),
@@ -309,7 +309,7 @@ def _moments(g: _Graph, transform: Any, means: _Value, noise: _Value) -> tuple[_
 
 
 def _inverse(g: _Graph, transform: Any, values: _Value) -> _Value:
-    """The target of transformed values."""
+    """Return the target of transformed values."""
     if not isinstance(transform, Logarithm):
         return values
     inside = g("Exp", g("Min", values, transform.top))

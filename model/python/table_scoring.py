@@ -46,7 +46,7 @@ class Scored(NamedTuple):
 
 
 def score_block(posterior: Posterior, block: pa.Table, options: PredictOptions, warnings: bool = False) -> Scored:
-    """The answer for some rows by a posterior of this process.
+    """Return the answer for some rows by a posterior of this process.
 
     Args:
         posterior: The posterior.
@@ -67,7 +67,7 @@ def score_block(posterior: Posterior, block: pa.Table, options: PredictOptions, 
 
 
 def written_columns(answer: AnyPrediction, options: PredictOptions) -> dict[str, Any]:
-    """The columns of `murho predict` for an answer of B rows, by name; see `model.predictive.answer_columns`."""
+    """Return the columns of `murho predict` for an answer of B rows, by name; see `model.predictive.answer_columns`."""
     places = set(Place)
     if answer.classes is not None:
         options = replace(options, percentiles=())
@@ -127,7 +127,7 @@ def answer_table(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def beside(inputs: pa.Table, answers: pa.Table) -> pa.Table:
-    """The columns of the answers behind those of the inputs.
+    """Return the columns of the answers behind those of the inputs.
 
     Raises:
         OptionError: Both have a column of the same name.
@@ -139,7 +139,7 @@ def beside(inputs: pa.Table, answers: pa.Table) -> pa.Table:
 
 
 def lists_as_text(table: pa.Table) -> pa.Table:
-    """The table for CSV: a list becomes JSON, such as ``["Adelie", "Gentoo"]``, whatever is in its texts."""
+    """Return the table for CSV: a list becomes JSON, such as ``["Adelie", "Gentoo"]``, whatever is in its texts."""
     for place, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
             cells = table.column(place).to_pylist()
@@ -172,7 +172,7 @@ FIRST_ROWS = 1_000
 
 
 def stored_schema(directory: Path) -> Schema:
-    """The schema of a version on disk; of its other facts and its tensors nothing is read. It takes no PyTorch.
+    """Return the schema of a version on disk; of its other facts and its tensors nothing is read. It takes no PyTorch.
 
     Raises:
         CheckpointError: ``model.json`` can't be read, or is damaged.

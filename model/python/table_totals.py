@@ -21,7 +21,7 @@ def add_up_table(
     by: Sequence[str] = (),
     weights: str | None = None,
 ) -> Totals:
-    """The totals of the rows of a table.
+    """Return the totals of the rows of a table.
 
     Args:
         posterior: What answers.
@@ -54,12 +54,12 @@ def add_up_table(
 
 
 def _labels(block: pa.Table, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The cells of each row in some columns; None where one is missing."""
+    """Return the cells of each row in some columns; None where one is missing."""
     cells = [plain(block.column(name), name).to_pylist() for name in names]
     return list(zip(*cells, strict=True)) if names else [()] * block.num_rows
 
 
 def answer_of(totals: Totals, posterior: Posterior) -> TotalsAnswer:
-    """The answer for all rows so far, see `Totals.answer`."""
+    """Return the answer for all rows so far, see `Totals.answer`."""
     alone = None if totals.alone is None else posterior.predict(*totals.alone)
     return totals.answer(alone, posterior.spec.totals)

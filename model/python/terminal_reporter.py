@@ -81,7 +81,7 @@ class TerminalReporter(Reporter):
         self._show()
 
     def end(self) -> None:
-        """The fit is done; the display stays to the end of the context."""
+        """End the display of a fit; it stays to the end of the context."""
 
     def _show(self) -> None:
         if self._console.is_terminal:
@@ -98,7 +98,7 @@ class TerminalReporter(Reporter):
             raise KeyboardInterrupt
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The display, of the width of the terminal."""
+        """Return the display, of the width of the terminal."""
         bar = Table.grid(expand=True, padding=(0, 2, 0, 0))
         bar.add_column(ratio=1)
         bar.add_row(ProgressBar(total=1.0, completed=self._share), f"{100.0 * self._share:.0f} %", self._times())

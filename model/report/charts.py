@@ -69,7 +69,7 @@ class Chart:
 
 
 def charts(target: Target, facts: Mapping[str, Any]) -> list[Chart]:
-    """The charts that the facts of a report allow (`model.report.facts`)."""
+    """Return the charts that the facts of a report allow (`model.report.facts`)."""
     made: list[Chart | None] = []
     if held_out := facts.get("held_out"):
         first = _confusion(held_out) if target.classes else _predicted_chart(target, held_out)
@@ -82,12 +82,12 @@ def charts(target: Target, facts: Mapping[str, Any]) -> list[Chart]:
 
 
 def name_with_unit(name: str, unit: str | None) -> str:
-    """A name with its unit in brackets, if it has one."""
+    """Return a name with its unit in brackets, if it has one."""
     return f"{name} ({unit})" if unit else name
 
 
 def _quantity(field: str, title: str | None = None, domain: Sequence[float] | None = None, **axis: Any) -> JSON:
-    """The encoding of a number.
+    """Return the encoding of a number.
 
     Args:
         field: Field of the data.
@@ -100,7 +100,7 @@ def _quantity(field: str, title: str | None = None, domain: Sequence[float] | No
 
 
 def _category(field: str, title: str | None = None, **axis: Any) -> JSON:
-    """The encoding of a category, in the order of the data, with options of the axis."""
+    """Return the encoding of a category, in the order of the data, with options of the axis."""
     return {"field": field, "type": "ordinal", "sort": None, "axis": {"title": title, "grid": False, **axis}}
 
 
@@ -110,7 +110,7 @@ def _layer(rows: Iterable[Mapping[str, Any]], mark: str | JSON, **channels: JSON
 
 
 def _style(layers: Sequence[JSON], width: float | JSON = 340, height: float | JSON = 340) -> JSON:
-    """A whole chart of layers, with font, colours and padding; sizes are pixels, or ``{"step": pixels}``."""
+    """Return a whole chart of layers, with font, colours and padding; sizes are pixels, or ``{"step": pixels}``."""
     text = {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12.5}
     axis = {"titleFontWeight": "normal", "gridColor": RULE, "domainColor": GREY, "tickColor": GREY, "labelLimit": 260}
     return {
@@ -133,7 +133,7 @@ def _style(layers: Sequence[JSON], width: float | JSON = 340, height: float | JS
 
 
 def _chance_error(share: float, rows: float) -> dict[str, float]:
-    """What chance allows in 95 % of cases: two standard errors about a share of so many independent rows."""
+    """Return what chance allows in 95 % of cases: two standard errors about a share of so many independent rows."""
     error = TWO_SIGMA * (share * (1.0 - share) / max(1.0, rows)) ** 0.5
     return {"lower": max(0.0, share - error), "upper": min(1.0, share + error)}
 
@@ -274,14 +274,14 @@ def _part_name(part: Mapping[str, Any]) -> str:
 
 
 def ordered_features(importance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The features, the most important first: by the score if there is one, else by the first measure."""
+    """Return the features, the most important first: by the score if there is one, else by the first measure."""
     measures = importance["measures"]
     first = next((measure for measure in measures if measure in ("crps", "log_loss")), measures[0])
     return sorted(importance["features"], key=lambda feature: -float(feature[first]["value"]))
 
 
 def _importance(target: Target, importance: Mapping[str, Any]) -> Chart:
-    """The importance of features for the predictions, with two standard errors each way."""
+    """Return the importance of features for the predictions, with two standard errors each way."""
     judged, of_features, screened = len(importance["features"]), importance["of_features"], ""
     if judged < of_features:
         screened = (

@@ -47,7 +47,7 @@ SEED = 0
 def facts_of_rows(
     posterior: Posterior, columns: Columns, judged: JudgedRows | None, metrics: Mapping[str, Any]
 ) -> JSON:
-    """The facts of rows.
+    """Return the facts of rows.
 
     Args:
         posterior: The posterior, as it is served.
@@ -71,7 +71,7 @@ def facts_of_rows(
 
 
 def stored_facts(read: Callable[[str, int], bytes]) -> JSON:
-    """The facts that a version keeps beside its checkpoint; empty where there are none that this Murho reads.
+    """Return the facts that a version keeps beside its checkpoint; empty where there are none that this Murho reads.
 
     No checksum covers them: who shows them must not rely on their form.
 
@@ -114,7 +114,7 @@ def _agreement(judged: JudgedNumbers) -> list[JSON]:
 
 
 def _band(judged: JudgedNumbers) -> tuple[Doubles, Doubles]:
-    """Ends of the 90 % bands that are served, ``[n]`` each, the target's unit."""
+    """Return ends of the 90 % bands that are served, ``[n]`` each, the target's unit."""
     place = 2 * COVERAGES.index(BAND)
     lower, upper = judged.mean + judged.served.from_mean[:, place : place + 2].T
     return lower, upper
@@ -141,7 +141,7 @@ def _importance(posterior: Posterior, columns: Columns) -> JSON | None:
 
 
 def surprising_rows(judged: JudgedRows, posterior: Posterior, columns: Columns, numbers: Ints) -> list[JSON]:
-    """The rows furthest out in their predicted distributions, or whose own class was given the least probability.
+    """Return the rows furthest out in their predicted distributions, or with the least probability of their class.
 
     Args:
         judged: n rows.

@@ -38,7 +38,7 @@ MOST_ROWS = 20_000
 
 
 def draw_chart(chart: Chart) -> str:
-    """A chart as an SVG element, without background, for a page that defines the variables of `COLOURS`."""
+    """Return a chart as an SVG element, without background, for a page that defines the variables of `COLOURS`."""
     import vl_convert
 
     label = f'role="img" aria-label="{escape(chart.title)}"'
@@ -52,7 +52,7 @@ def draw_chart(chart: Chart) -> str:
 
 
 def html_page(name: str, spec: ModelSpec, facts: Mapping[str, Any], rows: Sequence[JSON] | None = None) -> str:
-    """The whole page; without charts where the extra ``charts`` is missing.
+    """Return the whole page; without charts where the extra ``charts`` is missing.
 
     Args:
         name: Name of the checkpoint, and its version if it is known.
@@ -110,7 +110,7 @@ def _report_files(
 
 
 def training_report(name: str, trained: Trained, *, with_rows: bool = True) -> dict[str, bytes]:
-    """The files of the report of a training, by path in the directory of the version.
+    """Return the files of the report of a training, by path in the directory of the version.
 
     Args:
         name: Name of the checkpoint.
@@ -130,7 +130,7 @@ def training_report(name: str, trained: Trained, *, with_rows: bool = True) -> d
 def revision_report(
     name: str, revised: Revised, rows: LabelledRows | None, *, with_rows: bool = True
 ) -> dict[str, bytes]:
-    """The files of the report of an update or a pruning, by path in the directory of the version.
+    """Return the files of the report of an update or a pruning, by path in the directory of the version.
 
     Args:
         name: Name of the checkpoint.

@@ -38,7 +38,7 @@ _LAST = 2_932_897 - 2**-30
 
 
 def explain_long_text(count: int) -> str:
-    """What is wrong with a text of more bytes than `LONGEST_TEXT`."""
+    """Return what is wrong with a text of more bytes than `LONGEST_TEXT`."""
     return f"the text takes {count} bytes; a cell holds at most {LONGEST_TEXT}"
 
 
@@ -132,7 +132,7 @@ def canonical_category(value: object) -> str:
 
 
 def as_text(value: object) -> str:
-    """The canonical text of a category, or any text of what can't be one, such as an interval, a duration or NaN."""
+    """Return the canonical text of a category, or any text of what can't be one, such as a duration or NaN."""
     try:
         return canonical_category(value)
     except ValueError:

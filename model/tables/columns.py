@@ -70,7 +70,7 @@ def list_array(numbers: Array) -> pa.Array:
 
 
 def _bitmap(present: Bools) -> pa.Buffer | None:
-    """The bits of the cells that are not missing; None if all are there."""
+    """Return the bits of the cells that are not missing; None if all are there."""
     return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
@@ -78,12 +78,12 @@ _MINUS_ONE, _NAN = number_array(np.array([-1]))[0], number_array(np.array([np.na
 
 
 def floats(column: pa.ChunkedArray | pa.Array) -> Doubles:
-    """A column of float64 as numpy has it, ``[B]``, NaN where a cell is missing."""
+    """Return a column of float64 as numpy has it, ``[B]``, NaN where a cell is missing."""
     return _numbers(pc.fill_null(column, _NAN), np.dtype(np.float64))
 
 
 def plain_numbers(cells: pa.ChunkedArray) -> Doubles | None:
-    """A column from `plain` as numbers, ``[B]``, NaN where one is missing; None if a text is no plain number."""
+    """Return a column from `plain` as numbers, ``[B]``, NaN where one is missing; None if a text is no plain number."""
     try:
         # safe=False: integers beyond 2^53 are rounded, as any reader of numbers rounds them.
         return floats(pc.cast(cells, pa.float64(), safe=False))
@@ -106,7 +106,7 @@ def merged_numbers(cells: pa.ChunkedArray, numbers: Doubles) -> int:
 
 
 def integers(column: pa.ChunkedArray | pa.Array) -> Ints:
-    """A column of integers as numpy has it, ``[B]``, -1 where a cell is missing."""
+    """Return a column of integers as numpy has it, ``[B]``, -1 where a cell is missing."""
     return _numbers(pc.fill_null(pc.cast(column, pa.int64()), _MINUS_ONE), np.dtype(np.int64))
 
 
@@ -212,7 +212,7 @@ def trim(texts: pa.Array, words: frozenset[str] = frozenset()) -> pa.Array:
 
 @lru_cache
 def _marks(words: frozenset[str], kind: pa.DataType) -> tuple[pa.Array, pa.Scalar]:
-    """The texts for a missing cell, and the length of the longest one, in bytes."""
+    """Return the texts for a missing cell, and the length of the longest one, in bytes."""
     marks = text_array(["", *sorted(words)])
     return marks.cast(kind), pc.max(pc.binary_length(marks))
 
@@ -246,7 +246,7 @@ def _microseconds(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def stored_kind(column: pa.ChunkedArray) -> FeatureKind | None:
-    """The kind of the cells of a column from `plain` as they are stored: text is categorical; None for other types."""
+    """Return the kind of the cells of a column from `plain`: text is categorical; None for other types."""
     return next((kind for holds, kind in _STORED.items() if holds(column.type)), None)
 
 

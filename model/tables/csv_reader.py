@@ -59,7 +59,7 @@ class Header(NamedTuple):
 
 
 def parse_csv(data: bytes, where: str, header: Header | None = None) -> pa.Table:
-    """The table in the bytes of a CSV file with a header line: string columns, null for empty cells.
+    """Return the table in the bytes of a CSV file with a header line: string columns, null for empty cells.
 
     Args:
         data: The bytes, with a header line.
@@ -83,7 +83,7 @@ def csv_rows(
     short: list[int] | None = None,
     block_bytes: int = _BLOCK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, a block at a time.
+    """Return the rows, a block at a time.
 
     Takes and raises what `parse_csv` does. It also takes the lines of the source before the data, for messages, the
     most bytes of a block, which a row fits into, and a list that gets the numbers of the lines with fewer cells than
@@ -230,7 +230,7 @@ def count_titles(rows: Sequence[Sequence[object]]) -> int:
 def _rows_by_line(
     text: pa.Buffer, where: str, header: Header, skipped: int, short: list[int] | None
 ) -> Iterator[list[str]]:
-    """The rows by a slower reader, which counts lines and fills up short ones."""
+    """Return the rows by a slower reader, which counts lines and fills up short ones."""
     reader = csv.reader(
         _short(line.decode("utf-8-sig") for line in io.BytesIO(text)), delimiter=header.separator, strict=True
     )

@@ -34,7 +34,7 @@ class Suspect:
 
 
 def leak_sentences(suspects: Sequence[Suspect]) -> Iterator[str]:
-    """The suspicions with what to do, one for all columns of the same reason."""
+    """Return the suspicions with what to do, one for all columns of the same reason."""
     for reason in dict.fromkeys(suspect.reason for suspect in suspects):
         names = [suspect.column for suspect in suspects if suspect.reason == reason]
         several, options = len(names) > 1, " ".join(f"--ignore {shlex.quote(name)}" for name in names)
@@ -73,7 +73,7 @@ class ReportedColumn(NamedTuple):
         return tuple(map(format_date, ends)) if self.found.kind is FeatureKind.DATE else ends
 
     def to_json(self) -> dict[str, Any]:
-        """The column as JSON data; of one that is left out only why, its missing cells, and an example."""
+        """Return the column as JSON data; of one that is left out only why, its missing cells, and an example."""
         facts = {"name": self.name, "role": self.role, "unit": self.unit, **asdict(self.found), "range": self.ends}
         brief = ("name", "role", "missing", "example", "left_out")
         return {key: facts[key] for key in brief} if self.role == "left out" else facts
@@ -147,7 +147,7 @@ _WIDEST_NAME, _WIDEST_RANGE = 28, 34
 
 
 def report_lines(report: DataReport, source: str, width: int | None = None) -> list[str]:
-    """The report in lines: a table of the columns, what was left out and why, and leak suspects.
+    """Return the report in lines: a table of the columns, what was left out and why, and leak suspects.
 
     Args:
         report: The report.
@@ -200,7 +200,7 @@ def _write(value: float | str) -> str:
 
 
 def _shorten_middle(text: str, width: int) -> str:
-    """A name without its middle: long names often differ at their ends alone."""
+    """Return a name without its middle: long names often differ at their ends alone."""
     return text if len(text) <= width else f"{text[: width // 2]}…{text[width // 2 + 1 - width :]}"
 
 

@@ -38,7 +38,7 @@ UNIT = b"unit"
 
 
 def with_notes(table: pa.Table, notes: Sequence[str]) -> pa.Table:
-    """The table with further notes, one sentence each, in its metadata."""
+    """Return the table with further notes, one sentence each, in its metadata."""
     if not notes:
         return table
     metadata = {**(table.schema.metadata or {}), _KEY: "\n".join([*notes_of(table), *notes]).encode()}
@@ -46,13 +46,13 @@ def with_notes(table: pa.Table, notes: Sequence[str]) -> pa.Table:
 
 
 def notes_of(table: pa.Table) -> list[str]:
-    """The notes of a table, in the order in which they were made."""
+    """Return the notes of a table, in the order in which they were made."""
     stored: bytes = (table.schema.metadata or {}).get(_KEY, b"")
     return stored.decode().splitlines()
 
 
 def unit_of(table: pa.Table, name: str) -> str | None:
-    """The unit that the file gives a column; None if it gives none."""
+    """Return the unit that the file gives a column; None if it gives none."""
     unit: bytes = (table.schema.field(name).metadata or {}).get(UNIT, b"")
     return unit.decode() or None
 
@@ -66,7 +66,7 @@ _CONTENT = {
 
 
 def format_of(name: str, start: bytes) -> str | None:
-    """The key in `READERS` for a file; None if neither its content nor its name tells a format.
+    """Return the key in `READERS` for a file; None if neither its content nor its name tells a format.
 
     Args:
         name: Name of the file, without ``.gz``.
@@ -82,7 +82,7 @@ LEAST_BYTES = 2**24
 
 
 def map_file(file: IO[bytes]) -> pa.Buffer:
-    """The bytes of an open file, which are read from disk where they are looked at; the file may be closed.
+    """Return the bytes of an open file, which are read from disk where they are looked at; the file may be closed.
 
     Raises:
         OSError: It can't be mapped.
@@ -155,7 +155,7 @@ def _read_csv(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
 
 
 def _split_by_blanks(text: pa.Buffer) -> pa.Buffer | None:
-    """The text with a tab for the blanks between words, or None if not all lines have as many words, or one.
+    """Return the text with a tab for the blanks between words, or None if not all lines have as many words, or one.
 
     The first line may have one less, as R writes it. A quoted text is a word.
     """
@@ -176,7 +176,7 @@ def name_columns(count: int) -> list[str]:
 
 
 def _read_json(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
-    """The table of JSON objects, one a row: a list of them, or one a line; blank lines are skipped.
+    """Return the table of JSON objects, one a row: a list of them, or one a line; blank lines are skipped.
 
     Columns come in the order of their first appearance, and missing keys are missing cells. A column that mixes texts
     with numbers or truth values becomes text. Its kind is then inferred as for a CSV column. Objects and lists within
@@ -211,7 +211,7 @@ def _read_json(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
 
 
 def _records_of(whole: dict[str, Any]) -> tuple[list[Any], str]:
-    """The rows in one JSON object, and a note on its form: as ``df.to_json()`` writes them, in one list, or one row."""
+    """Return the rows in a JSON object (of ``df.to_json()``, a list or one row), and a note on its form."""
     kinds = {type(value) for value in whole.values()}
     if kinds == {dict}:  # column → row → cell
         rows = dict.fromkeys(row for column in whole.values() for row in column)
@@ -236,7 +236,7 @@ def _parse_json(line: str, where: str) -> Any:
 
 
 def column_of_cells(cells: list[Any]) -> pa.Array:
-    """A column of cells of one type, or of numbers; text if they are of several types."""
+    """Return a column of cells of one type, or of numbers; text if they are of several types."""
     if not {float, bool} <= {type(cell) for cell in cells}:  # Arrow reads true among numbers as 1
         try:
             return pa.array(cells)
@@ -255,7 +255,7 @@ _MARKS = {
 
 
 def _to_utf8(data: pa.Buffer, encoding: str | None, where: str) -> tuple[pa.Buffer, list[str]]:
-    """The bytes of a text in UTF-8, and a note on its encoding (none for UTF-8, and for one that the user gives).
+    """Return the bytes of a text in UTF-8, and a note on its encoding, unless that is UTF-8 or given.
 
     What has no byte order mark and is no UTF-8 is taken for Windows-1252, the usual superset of Latin-1, unless most of
     its characters beyond ASCII are UTF-8: then the bytes that are not are damaged, and read as U+FFFD.
@@ -305,7 +305,7 @@ _ERRORS = frozenset({"", "#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!
 
 
 def _read_excel(data: pa.Buffer, where: str, form: FileForm) -> pa.Table:
-    """The sheet of the form, else the first with cells; its first row with cells holds the names.
+    """Return the sheet of the form, else the first with cells; its first row with cells holds the names.
 
     Formulas count as their last values.
 
@@ -363,7 +363,7 @@ def _check_size(book: io.BytesIO, where: str) -> None:
 
 
 def _rows(sheet: Any, where: str) -> Iterator[tuple[int, list[Any]]]:
-    """The rows of a sheet that have cells, each with its number. What it says of its size and of gaps can be wrong."""
+    """Return the rows of a sheet that have cells, each with its number. The size that a sheet states can be wrong."""
     sheet.reset_dimensions()
     cells = 0
     for count, row in enumerate(sheet.iter_rows(values_only=True), start=1):

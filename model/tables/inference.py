@@ -75,7 +75,7 @@ def hints_of_table(
     keep: Collection[str] = (),
     skip: Collection[str] = (),
 ) -> ReadingHints:
-    """What the options say, and else what the columns of a table that leave nothing open agree on.
+    """Return what the options say, and else what the columns of a table that leave nothing open agree on.
 
     Args:
         table: The table.
@@ -216,7 +216,7 @@ _TOO_LONG = 'in the 16 digits that a number keeps: if they are names, declare ki
 
 
 def _of_odd_numbers(values: Doubles, name: str, written: Callable[[float], str]) -> Iterator[str]:
-    """A number or day that may stand for a missing value, and those that may be slips."""
+    """Return a number or day that may stand for a missing value, and those that may be slips."""
     code, far = suspected_code(values[~np.isnan(values)]), far_numbers(values)
     others = np.delete(values, far)
     others = others[~np.isnan(others) & (others != code)]
@@ -231,7 +231,7 @@ def _of_odd_numbers(values: Doubles, name: str, written: Callable[[float], str])
 
 
 def _of_words(gone: Mapping[str, int], given: Collection[str]) -> Iterator[str]:
-    """The words, with counts, that are read as missing categories, but for those that the user has given."""
+    """Return the words, with counts, that are read as missing categories, but for those that the user has given."""
     for word, count in gone.items():
         if word not in given and word.lower() not in ("", "nan", "-nan", "<na>", "#n/a"):
             cells, keep = format_count(count, "cell"), f"--keep {shlex.quote(word)}"
@@ -243,7 +243,7 @@ MOST_MISFITS = 50
 
 
 def misfits_of(column: pa.ChunkedArray, name: str, hints: ReadingHints) -> Mapping[str, int]:
-    """The texts, with counts, that do not fit a column of numbers or dates; none if they are too many."""
+    """Return the texts, with counts, that do not fit a column of numbers or dates; none if they are too many."""
     try:
         infer_column(column, name, None, hints)
     except TableError as error:
@@ -258,7 +258,7 @@ def infer_feature(
     hints: ReadingHints,
     left_out: str | None = None,
 ) -> tuple[Inference, ReadingHints]:
-    """What a feature's cells tell; a few texts among its numbers or dates become words for a missing cell.
+    """Return what a feature's cells tell; a few texts among its numbers or dates become words for a missing cell.
 
     A column that can't be read is no feature, and the reason says how it could be one. If there is a reason to leave
     the column out, the kind of its cells isn't looked at.
@@ -294,7 +294,7 @@ def infer_feature(
 
 
 def example_of(cells: pa.ChunkedArray) -> str | None:
-    """The first cell that is there, as text, cut to some characters."""
+    """Return the first cell that is there, as text, cut to some characters."""
     for chunk in cells.chunks:
         if chunk.null_count < len(chunk):
             cell = pc.drop_null(chunk)[0].as_py()
@@ -358,7 +358,7 @@ _LEAST_DAY, _MOST_DAY = 1_011_800, 31_129_999
 
 
 def _days_in_digits(cells: pa.ChunkedArray) -> Distinct | None:
-    """The distinct cells as texts if all are days written as numbers, such as 10142018; None if one is not."""
+    """Return the distinct cells as texts if all are days written as numbers, such as 10142018; None if one is not."""
     numbers = plain_numbers(cells)
     if numbers is None:
         return None
@@ -418,7 +418,7 @@ _TIME, _ZONE = re.compile(r"[0-9]:[0-9]"), re.compile(r"(?:[+-][0-9]{2}:?(?:[0-9
 
 
 def _of_dates(texts: list[str], reading: Reading | None) -> Iterator[str]:
-    """Times without a zone beside others with one, and years of two digits that may be of the other century."""
+    """Return times without a zone beside others with one, and years of two digits that may be of the other century."""
     timed = list(filter(_TIME.search, texts))
     zoned = list(filter(_ZONE.search, timed))
     if 0 < len(zoned) < len(timed):
@@ -475,7 +475,7 @@ SPIKE, LEAST_SHARE_OF_SPIKE = 5, 0.02
 
 
 def suspected_code(numbers: Doubles) -> float | None:
-    """The least or the largest number if it is one of `CODES`, frequent, and far outside the others; None if not.
+    """Return the least or largest number if it is one of `CODES`, frequent, and far outside the others; else None.
 
     Far outside is: further from the next number than the others are apart. A code below 0 is far outside, too, if it is
     a standard deviation of the others away, and these are never negative or it is at most `LARGE`; or if the others are

@@ -82,7 +82,7 @@ class Parts(NamedTuple):
 
 
 def number_parts(text: str) -> Parts | None:
-    """What a text means as a number with a currency or ``%``, or a time, by the decimal mark; None if it is neither."""
+    """Read a number with a currency or ``%``, or a time, by the decimal mark; return None if a text is neither."""
     if len(text) > _LONGEST:
         return None
     if found := _TIME.fullmatch(text.strip()):
@@ -121,7 +121,7 @@ PIVOT = 69
 
 
 def date_parts(text: str, pivot: int = PIVOT) -> Parts | None:
-    """What a text such as ``03/04/2020 14:30`` or ``03042020`` means, by the order; None for any other text."""
+    """Return what a text such as ``03/04/2020 14:30`` or ``03042020`` means, by the order; None for any other text."""
     if len(text) > _LONGEST:
         return None
     if found := _DIGITS.fullmatch(text):
@@ -171,7 +171,7 @@ class NumberReading(Stored):
     form: Literal["number"] = "number"
 
     def parse(self, text: str) -> float:
-        """The number in a cell; NaN for a text that stands for a missing cell. The unit may be left out.
+        """Return the number in a cell; NaN for a text that stands for a missing cell. The unit may be left out.
 
         Raises:
             ValueError: The text is no number, or has another unit.
@@ -191,7 +191,7 @@ class NumberReading(Stored):
         return number if self.unit is None else f"{number} {self.unit}"
 
     def describe(self) -> str:
-        """What was recognised, for people."""
+        """Return what was recognised, for people."""
         if self.unit in ("s", "min"):
             return f"times, in {'seconds' if self.unit == 's' else 'minutes'}"
         unit = {None: "", "%": "per cent"}.get(self.unit, f"currency {self.unit!r}")
@@ -212,7 +212,7 @@ _PERIOD = re.compile(
 
 
 def _first_day(period: re.Match[str]) -> date:
-    """The first day of a week of ISO 8601, a month or a quarter (T in Romance languages)."""
+    """Return the first day of a week of ISO 8601, a month or a quarter (T in Romance languages)."""
     year, kind, number = int(period["year"] or period["last"]), period["kind"].upper(), int(period["number"])
     if kind in ("W", "KW"):
         return date.fromisocalendar(year, number, 1)
@@ -271,13 +271,13 @@ class DateReading(Stored):
         return _DAY.sub(day, text, count=1) if parts.sign else day
 
     def describe(self) -> str:
-        """What was recognised, for people."""
+        """Return what was recognised, for people."""
         return "dates" if self.order is None else f"dates, {self.order}"
 
 
 @cache
 def _reader(pivot: int) -> Callable[[str], datetime]:
-    """Reads a date in any form that has a year and a month; raises a ValueError."""
+    """Read a date in any form that has a year and a month; raise a ValueError."""
     from dateutil.parser import parser, parserinfo  # takes a while, and few tables need it
 
     years = parserinfo()
@@ -339,7 +339,7 @@ class ReadingHints:
     kept: tuple[tuple[str | None, str], ...] = ()
 
     def with_missing(self, name: str, words: Collection[str]) -> ReadingHints:
-        """The hints with further words for a missing cell of a column."""
+        """Return the hints with further words for a missing cell of a column."""
         return replace(self, missing_words=(*self.missing_words, *((name, word) for word in words)))
 
     def missing(self, name: str, *, categories: bool = False) -> frozenset[str]:
@@ -353,7 +353,7 @@ NO_HINTS = ReadingHints()
 
 
 def words_for(name: str, given: Collection[tuple[str | None, str]]) -> tuple[str, ...]:
-    """The words for a column, sorted, among `ReadingHints.missing_words` or `ReadingHints.kept`."""
+    """Return the words for a column, sorted, among `ReadingHints.missing_words` or `ReadingHints.kept`."""
     return tuple(sorted({canonical_category(word) for column, word in given if column in (None, name)}))
 
 
@@ -365,7 +365,7 @@ _NO_SLIP = 0.05
 
 
 def parse_texts(texts: list[str], parse: Callable[[str], ParsedT | None]) -> dict[str, ParsedT]:
-    """What the texts mean that can be parsed; none if none of a few, spread over the column, can.
+    """Return what the texts mean that can be parsed; none if none of a few, spread over the column, can.
 
     Args:
         texts: Different texts.
@@ -383,7 +383,7 @@ def parse_texts(texts: list[str], parse: Callable[[str], ParsedT | None]) -> dic
 
 
 def fitting_answers(parts: dict[str, Parts], question: str) -> tuple[list[str], float]:
-    """The answers that fit the most texts, and the share of the texts that they do not fit."""
+    """Return the answers that fit the most texts, and the share of the texts that they do not fit."""
     counts = {
         answer: sum(not {answer, ""}.isdisjoint(each.values) for each in parts.values()) for answer in ANSWERS[question]
     }
@@ -394,7 +394,7 @@ def fitting_answers(parts: dict[str, Parts], question: str) -> tuple[list[str], 
 def _answer(
     parts: dict[str, Parts], most: int, question: str, name: str, hints: ReadingHints
 ) -> tuple[str, str] | None:
-    """The answer of a column, and a note on what was decided without proof (or "").
+    """Return the answer of a column, and a note on what was decided without proof (or "").
 
     None for texts that contradict each other and are less than half of all, ``most``.
 
@@ -428,7 +428,7 @@ def _answer(
 
 
 def _usual(parts: dict[str, Parts], question: str, answers: list[str]) -> tuple[str, str]:
-    """The usual one of some answers, and why: of dates that with the fewest in the future.
+    """Return the usual one of some answers, and why: of dates that with the fewest in the future.
 
     Then it is the only one by which all are first days of months; else with points the day comes first.
     """
@@ -445,7 +445,7 @@ def _usual(parts: dict[str, Parts], question: str, answers: list[str]) -> tuple[
 
 
 def readings_of(texts: list[str], name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:
-    """The readings that a column of text may have, each with a note on what was decided without proof (or "").
+    """Return the readings that a column of text may have, each with a note on what was decided without proof (or "").
 
     Raises:
         TableError: Most cells have a form, and prove that the column mixes decimal marks, orders of day and month, or

@@ -89,7 +89,7 @@ class Feature(Stored):
             return np.asarray((column < self.minimum - near) | (column > self.range_end + near))
 
     def category(self, cell: object) -> str | None:
-        """The canonical text of a cell of categories; None where it is missing."""
+        """Return the canonical text of a cell of categories; None where it is missing."""
         if isinstance(cell, str) and cell in self.categories:
             return cell
         text = None if cell is None else canonical_category(cell)
@@ -197,12 +197,12 @@ def is_missing(column: Array) -> Bools:
 
 
 def select_rows(columns: Columns, rows: Ints) -> dict[str, Array]:
-    """The given rows of all canonical columns."""
+    """Return the given rows of all canonical columns."""
     return {name: column[rows] for name, column in columns.items()}
 
 
 def json_cells(feature: Feature, column: Array) -> list[Any]:
-    """The cells of a canonical column, ``[B]``, as JSON in a request has them; None where one is missing."""
+    """Return the cells of a canonical column, ``[B]``, as JSON in a request has them; None where one is missing."""
     cells: list[Any] = column.tolist()
     if feature.kind is FeatureKind.CATEGORICAL:
         return cells

@@ -64,7 +64,7 @@ def infer_task(column: pa.ChunkedArray, target: str, hints: ReadingHints = NO_HI
 
 
 def labels_from_table(table: pa.Table, target: str, words: frozenset[str] = MISSING_WORDS) -> NDArray[np.object_]:
-    """The class of each row as text ``[N]``, in its canonical form (`model.tables.cells`); None where it is missing.
+    """Return the class of each row as canonical text ``[N]`` (`model.tables.cells`); None where it is missing.
 
     Args:
         table: N rows.
@@ -79,7 +79,7 @@ def labels_from_table(table: pa.Table, target: str, words: frozenset[str] = MISS
 
 
 def classes_of(labels: NDArray[np.object_], target: str) -> tuple[str, ...]:
-    """The C classes, sorted.
+    """Return the C classes, sorted.
 
     Args:
         labels: ``[N]``, as `labels_from_table` returns them.
@@ -119,7 +119,7 @@ def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...]) -> Double
 
 
 def _infer_target(column: pa.ChunkedArray, name: str, declared: FeatureKind | None, hints: ReadingHints) -> Inference:
-    """What the cells of a target, ``[N]``, tell if it can be predicted as a number.
+    """Return what the cells of a target, ``[N]``, tell if it can be predicted as a number.
 
     Raises:
         TableError: The table has fewer than two rows, or the column has no two different numbers, or cells that are no
@@ -148,7 +148,7 @@ def _infer_target(column: pa.ChunkedArray, name: str, declared: FeatureKind | No
 
 
 def column_unit(table: pa.Table, name: str, override: ColumnOverride, found: Inference) -> str | None:
-    """The unit of a column: what the user says, else the file, else its cells."""
+    """Return the unit of a column: what the user says, else the file, else its cells."""
     return override.unit or unit_of(table, name) or (found.reading.unit if found.reading else None)
 
 
@@ -278,7 +278,7 @@ def columns_from_table(
 
 
 def _cells(column: pa.ChunkedArray, feature: Feature, *, accepts: bool) -> Array:
-    """The canonical column of a feature, which accepts missing cells or does not."""
+    """Return the canonical column of a feature, which accepts missing cells or does not."""
     cells = canonical_column(column, feature.kind, feature.name, feature.reading, feature.words)
     if not accepts and (absent := is_missing(cells)).any():
         row = int(np.argmax(absent)) + 1
@@ -360,7 +360,7 @@ def require_column(table: pa.Table, name: str, role: str, kind: type[MurhoError]
 
 
 def read_targets(table: pa.Table, target: Target) -> Doubles:
-    """The targets of a table's rows, ``[N]``: in the target's unit, or class indices; NaN where one is missing.
+    """Return the targets of a table's rows, ``[N]``: in the target's unit, or class indices; NaN where one is missing.
 
     Args:
         table: The table.
@@ -385,7 +385,7 @@ def read_targets(table: pa.Table, target: Target) -> Doubles:
 
 
 def row_weights(table: pa.Table, column: str, *, target: str) -> Doubles:
-    """The weights of all rows, ``[N]``: finite and not negative, not all 0; not scaled.
+    """Return the weights of all rows, ``[N]``: finite and not negative, not all 0; not scaled.
 
     Args:
         table: N rows.
@@ -410,7 +410,7 @@ MOST_WEIGHT = 1e75
 
 
 def weights_from_table(table: pa.Table, column: str) -> Doubles:
-    """The weights of all rows, ``[N]``, from 0 to `MOST_WEIGHT`.
+    """Return the weights of all rows, ``[N]``, from 0 to `MOST_WEIGHT`.
 
     Raises:
         TableError: The column does not exist, or a weight is missing, negative, too large or no number; the message

@@ -221,7 +221,7 @@ def assign_folds(shuffled: Ints, count: int, units: Units | None, generator: np.
 
 
 def column_codes(column: Array) -> Ints:
-    """Number the different cells of a column from 0 on, ``[N]``. Missing cells are one cell."""
+    """Return the number the different cells of a column from 0 on, ``[N]``. Missing cells are one cell."""
     if column.dtype == object:
         numbers: dict[object, int] = {}
         return np.fromiter((numbers.setdefault(cell, len(numbers)) for cell in column), np.int64, len(column))
@@ -229,7 +229,7 @@ def column_codes(column: Array) -> Ints:
 
 
 def equal_rows(columns: Iterable[Array]) -> Ints:
-    """Number the different rows of some columns from 0 on, ``[N]``: rows with all cells equal share a number.
+    """Return the number of each different row of some columns from 0 on, ``[N]``: rows with equal cells share it.
 
     Args:
         columns: Columns ``[N]``, at least one; missing cells are equal to each other.

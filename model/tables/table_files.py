@@ -60,7 +60,7 @@ def require_file(path: Path) -> None:
 
 
 def _require_format(path: Path, name: str, start: bytes) -> str:
-    """The format of a file, or of what it packs under another name."""
+    """Return the format of a file, or of what it packs under another name."""
     found = format_of(name, start)
     if found is None:
         known = ", ".join((*READERS, *_PACKED))
@@ -69,7 +69,7 @@ def _require_format(path: Path, name: str, start: bytes) -> str:
 
 
 def _alike(path: Path) -> str:
-    """The end of the message about a file that is not there: the name of one that may be meant."""
+    """Return the end of the message about a file that is not there: the name of one that may be meant."""
     try:
         names = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
     except OSError:
@@ -127,7 +127,7 @@ def _check_form(form: FileForm, found: str) -> None:
 
 
 def _with_own_names(table: pa.Table) -> pa.Table:
-    """The table with ``x_2`` for a second column ``x``, with a note on them, and on names that may be a row's cells."""
+    """Return the table with ``x_2`` for a second column ``x``, and notes on such and on names that may be cells."""
     names, renamed, notes = list[str](), list[str](), list[str]()
     given = [*map(composed, table.column_names)]
     for name in given:
@@ -161,7 +161,7 @@ def _may_be_cell(name: str, cells: list[str]) -> bool:
 
 
 def _with_units(table: pa.Table) -> pa.Table:
-    """The table without a first row of texts above numbers: the units of the columns, which it has then.
+    """Return the table without a first row of texts above numbers: the units of the columns, which it has then.
 
     Fewer columns than these may hold texts in all rows.
     """
@@ -187,7 +187,7 @@ def _with_units(table: pa.Table) -> pa.Table:
 
 
 def _content(path: Path) -> tuple[str, pa.Buffer, list[str]]:
-    """The name of the content of a file, which tells its format, its bytes, and what to tell about them.
+    """Return the name of the content of a file, which tells its format, its bytes, and what to tell about them.
 
     Raises:
         TableError: The file is damaged or locked, or an archive has not exactly one table.

@@ -51,7 +51,7 @@ def minibatches_of(options: TrainOptions, rows: int) -> int:
 
 
 def fit_options(options: TrainOptions, rows: int, *, rate: float = 1.0, **others: Any) -> FitOptions:
-    """The options of a fit, from those of a training.
+    """Return the options of a fit, from those of a training.
 
     Args:
         options: Options of the training.
@@ -178,12 +178,12 @@ class CandidateFits:
         return extrapolate(scores, outcome.network, validation)
 
     def work_of_scoring(self, outcome: Fit, rows: int) -> float:
-        """Reference seconds of `row_scores`."""
+        """Return reference seconds of `row_scores`."""
         work = WorkModel(outcome.network.architecture, self._device.partition(":")[0])
         return work.score(rows, DRAWS, outcome.likelihood.means)
 
     def _initial(self, candidate: Candidate, stage: str, training: Rows) -> tuple[BayesianNetwork, Likelihood]:
-        """The network and the observation model of a candidate, before a fit."""
+        """Return the network and the observation model of a candidate, before a fit."""
         data, options = self.data, self.options
         members = folds_of(options.members) if stage == TRIAL and not self.plan.few else options.members
         likelihood = data.likelihood_spec(candidate.noise, candidate.transform).make(members)
@@ -211,7 +211,7 @@ class CandidateFits:
         return network, likelihood
 
     def _options_of(self, candidate: Candidate, stage: str, rows: int, budget: float) -> FitOptions:
-        """The options of a fit, from the number of its training rows, N, and its budget."""
+        """Return the options of a fit, from the number of its training rows, N, and its budget."""
         options, goes_on = self.options, stage in (SETTLING, LONGER)
         minibatches = minibatches_of(options, rows)
         epochs = epochs_of(stage, minibatches, options.epochs)

@@ -101,7 +101,7 @@ class Candidate:
         return InputChoice(self.encoding, self.whitened, self.unread)
 
     def __str__(self) -> str:
-        """The candidate in words."""
+        """Return the candidate in words."""
         widths = "x".join(str(width) for width in self.hidden) or "none"
         if self.noise in CLASS_KINDS:
             model = f"{self.noise} classes"
@@ -141,7 +141,7 @@ class Attempt:
     history: tuple[Epoch, ...] = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
-        """The candidate and its scores in one line."""
+        """Return the candidate and its scores in one line."""
         return f"{stage_title(self.stage)}{self.candidate}: validation {self.scores} ({self.seconds:.1f} s)"
 
     @property
@@ -164,7 +164,7 @@ class Attempt:
         return 0.5 * (self.nll + math.log(self.crps))
 
     def to_json(self) -> dict[str, Any]:
-        """The candidate and its scores, for ``model.json``; ``unread`` has the features that no member reads."""
+        """Return the candidate and its scores, for ``model.json``; ``unread`` has the features that no member reads."""
         facts = {name: getattr(self.candidate, name) for name in Candidate.__dataclass_fields__}
         facts["unread"] = list(self.candidate.inputs.unread_by_all)
         return facts | {"stage": self.stage, "nll": self.nll, "crps": self.crps, "seconds": self.seconds}
@@ -330,7 +330,7 @@ class SearchPlan:
         self._scoring = self._scoring if scoring is None else scoring
 
     def _left_at(self, moment: float) -> float:
-        """What is left for fits, in the unit of the budget."""
+        """Return what is left for fits, in the unit of the budget."""
         if not self.by_clock:
             return self._all - self.work
         return self._all - (moment - self._began) - self._kept_back

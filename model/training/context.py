@@ -226,7 +226,7 @@ class Training:
     _encoded: dict[InputChoice, Encoded] = field(default_factory=dict, init=False)
 
     def encoder(self, inputs: InputChoice) -> Encoder:
-        """The encoder of a choice of inputs, fitted to the training rows."""
+        """Return the encoder of a choice of inputs, fitted to the training rows."""
         inputs = _of_encoder(inputs)
         if inputs not in self._encoders:
             self._encoders[inputs] = Encoder.fit(
@@ -276,7 +276,7 @@ class Training:
         return self._encoded[inputs]
 
     def unread(self, inputs: InputChoice, members: int) -> tuple[tuple[int, ...], ...]:
-        """The inputs that each member does not read (`Architecture.unread`).
+        """Return the inputs that each member does not read (`Architecture.unread`).
 
         All members read the inputs that are zero in training: their weights are the prior of what lies beyond.
         """
@@ -298,7 +298,7 @@ class Training:
             return bool(np.corrcoef(fitted.forward(targets).numpy(), targets.numpy())[0, 1] < A_LINE)
 
     def standardisation(self, transform: str) -> Standardisation:
-        """A transform by name, with location and scale (weighted) of the transformed training targets.
+        """Return a transform by name, with location and scale (weighted) of the transformed training targets.
 
         Where fits start at a line, the scale is what this leaves: then noise, prior and step size suit what is left to
         learn, and a target that is nearly a line is learned as exactly as another one.
@@ -310,7 +310,7 @@ class Training:
         return self._scaling(transform)[0]
 
     def spread(self, transform: str) -> float:
-        """Standard deviation of the transformed training targets, standardised; at least 1."""
+        """Return standard deviation of the transformed training targets, standardised; at least 1."""
         return self._scaling(transform)[1]
 
     def _scaling(self, transform: str) -> tuple[Standardisation, float]:
@@ -354,13 +354,13 @@ class Training:
         return Standardisation(fitted, location, scale * left, self.limits), 1.0 / left
 
     def _line_residual(self, targets: Doubles, weights: Doubles | None) -> float:
-        """Standard deviation of what a line through the features leaves of training targets of standard deviation 1."""
+        """Return the standard deviation that a line leaves of training targets of standard deviation 1."""
         inputs = torch.from_numpy(self.encode(InputChoice("standard")).inputs[self.split.learned]).double()
         line = fit_line(inputs, torch.from_numpy(targets), None if weights is None else torch.from_numpy(weights))
         return min(1.0, max(LEAST_LEFT, line.noise))
 
     def likelihood_spec(self, kind: str, transform: str) -> LikelihoodSpec:
-        """The observation model of a fit, and of ``model.json``: with a wide component where it takes one.
+        """Return the observation model of a fit, and of ``model.json``: with a wide component where it takes one.
 
         Args:
             kind: A kind of `model.bbb.registry.KINDS`; a classifier gets the class shares of its training rows.
@@ -387,7 +387,7 @@ class Training:
         return training, validation
 
     def newest_rows(self, inputs: InputChoice, transform: str) -> Rows:
-        """The rows that the members which serve learn from after forward judging (`Split.newest`)."""
+        """Return the rows that the members which serve learn from after forward judging (`Split.newest`)."""
         return self._rows(inputs, transform, self.split.learned, self.split.newest())
 
     def _rows(
@@ -408,7 +408,7 @@ class Training:
 
 
 def unread_bins(members: int, bins: Sequence[int]) -> list[set[int]]:
-    """The inputs that each member of a mixed encoding does not read.
+    """Return the inputs that each member of a mixed encoding does not read.
 
     Members of every second partition into folds read no bins, so that a row's judges are of both kinds. With one
     partition these are the members of odd numbers.
@@ -423,6 +423,6 @@ def unread_bins(members: int, bins: Sequence[int]) -> list[set[int]]:
 
 
 def _of_encoder(inputs: InputChoice) -> InputChoice:
-    """What the encoder depends on: all members have the same."""
+    """Return what the encoder depends on: all members have the same."""
     encoding = PIECEWISE if inputs.encoding == MIXED else inputs.encoding
     return InputChoice(encoding, inputs.whitened, (inputs.unread_by_all,) if inputs.unread_by_all else ())

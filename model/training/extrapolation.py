@@ -67,7 +67,7 @@ def with_extrapolation_prior(
     *,
     means: int = 1,
 ) -> dict[str, Tensor]:
-    """The tensors of a fit, with ``N(0, slope_j^2)`` for the weights to the means from each input j zero in training.
+    """Return the tensors with ``N(0, slope_j^2)`` for the weights to the means from each input j zero in training.
 
     If the last layer reads the inputs (with a skip, or without hidden layers), the function value of a draw changes by
     ``slope_j d_j`` for every such input j at distance ``d_j``; each draw has its own ``slope_j``. So epistemic_std
@@ -197,18 +197,18 @@ def extrapolation_trial(posterior: Posterior, columns: Columns, target_std: floa
     rows = select_rows(columns, np.sort(np.random.default_rng(SEED).permutation(count)[:ROWS]))
 
     def values_of(encoded: Encoded) -> Doubles:
-        """Function values, ``[S, B]``, standardised."""
+        """Return function values, ``[S, B]``, standardised."""
         with torch.inference_mode():
             drawn = posterior.draw_rows(encoded, DRAWS, SEED)
             value = posterior.likelihood.function_values(drawn.outputs, drawn.members)
         return np.asarray(value.double().cpu().numpy())
 
     def values(changed: dict[str, Any], among: Any = slice(None)) -> Doubles:
-        """Function values of the rows, or some of them, with changed cells."""
+        """Return function values of the rows, or some of them, with changed cells."""
         return values_of(encoder.encode({name: column[among] for name, column in rows.items()} | changed))
 
     def in_unit(standardised: Doubles) -> Doubles:
-        """Function values in the target's own unit, or a classifier's as they are; any shape."""
+        """Return function values in the target's own unit, or a classifier's as they are; any shape."""
         if encoder.schema.target.classes is not None:
             return standardised
         target = posterior.spec.target
@@ -271,7 +271,7 @@ def extrapolation_trial(posterior: Posterior, columns: Columns, target_std: floa
         return _difference(*ends) * std / (high - low)
 
     def spread(name: str, levels: tuple[str, ...]) -> float:
-        """Standard deviation of the effects of a feature's categories: what to expect of a further one."""
+        """Return standard deviation of the effects of a feature's categories: what to expect of a further one."""
         if len(levels) < 2:
             return 0.0
         effects = [values({name: np.full(len(rows[name]), level, object)}) for level in levels]
@@ -328,10 +328,10 @@ def _correlations(columns: Sequence[Doubles]) -> Doubles:
 
 
 def _beyond(name: str) -> str:
-    """The input that tells how far a number or a direction lies beyond the training rows."""
+    """Return the input that tells how far a number or a direction lies beyond the training rows."""
     return f"{name} beyond the training rows"
 
 
 def _difference(first: Doubles, second: Doubles) -> float:
-    """The root mean square difference of function values."""
+    """Return the root mean square difference of function values."""
     return float(np.sqrt(np.square(second - first).mean()))

@@ -120,7 +120,7 @@ def shuffling_importance(fits: CandidateFits, attempt: Attempt, outcome: Fit) ->
 
 
 def idle_by_member(importance: Mapping[str, Tensor], rows: Rows, members: int, least: float) -> list[set[str]]:
-    """The features that are idle for each member, by the rows that it learns from.
+    """Return the features that are idle for each member, by the rows that it learns from.
 
     Args:
         importance: What `shuffling_importance` returned.
@@ -142,7 +142,7 @@ def idle_by_member(importance: Mapping[str, Tensor], rows: Rows, members: int, l
 
 
 def _without(fits: CandidateFits, candidate: Candidate, importance: Mapping[str, Tensor], least: float) -> Candidate:
-    """The candidate whose members do without further features; a member that would read none stays as it was."""
+    """Return the candidate whose members do without further features; a member that would read none stays as it was."""
     names = [feature.name for feature in fits.data.schema.features]
     _, rows = fits.data.rows(candidate.inputs, candidate.transform)
     idle = idle_by_member(importance, rows, fits.options.members, least)
@@ -154,13 +154,13 @@ def _without(fits: CandidateFits, candidate: Candidate, importance: Mapping[str,
 
 
 def _importance_z(values: Tensor) -> float:
-    """The mean over rows in standard errors of it; 0 where all are 0."""
+    """Return the mean over rows in standard errors of it; 0 where all are 0."""
     mean, error = mean_and_error(values)
     return mean / error if error > 0.0 else math.copysign(math.inf, mean) if mean else 0.0
 
 
 def note_of_unread(unread: Sequence[str], features: int) -> str:
-    """What to tell people about features that answers do not depend on.
+    """Return what to tell people about features that answers do not depend on.
 
     Args:
         unread: Their names.

@@ -34,7 +34,7 @@ _ORDERED_CLASSES = 2
 
 
 def check_leaks(table: pa.Table, schema: Schema, targets: Doubles) -> list[Suspect]:
-    """The features of a table that may leak the target, as `leak_suspects` finds them on some rows.
+    """Return the features of a table that may leak the target, as `leak_suspects` finds them on some rows.
 
     Args:
         table: N rows.
@@ -52,7 +52,7 @@ def check_leaks(table: pa.Table, schema: Schema, targets: Doubles) -> list[Suspe
 
 
 def leak_suspects(columns: Columns, schema: Schema, targets: Doubles) -> list[Suspect]:
-    """The features that may leak the target, each once, the surest first.
+    """Return the features that may leak the target, each once, the surest first.
 
     Args:
         columns: Canonical columns of the features, ``[N]`` each.
@@ -119,12 +119,12 @@ def _telling(columns: Columns, kinds: Mapping[str, FeatureKind], targets: Double
 
 
 def _ranks(column: Array) -> Doubles:
-    """The place of each cell in the order of all, ``[N]``, from 0; equal cells in the order of their rows."""
+    """Return the place of each cell in the order of all, ``[N]``, from 0; equal cells in the order of their rows."""
     return np.argsort(np.argsort(column, kind="stable"), kind="stable").astype(np.float64)
 
 
 def share_told(column: Array, targets: Doubles, *, ordered: bool) -> float:
-    """The share of the targets' variance that a column tells, whatever the form of the relation.
+    """Return the share of the targets' variance that a column tells, whatever the form of the relation.
 
     1 - E[(y - y')²] / (2 Var y), where y' is the target of the row with the next cell: half of the mean square is the
     variance that is left given the cell (the estimator of von Neumann 1941, and of Rice 1984). A column with a value of

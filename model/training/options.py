@@ -39,7 +39,7 @@ SHARE_OF_BUDGET = 1.0 / 20.0
 
 
 def default_budget(rows: int) -> float:
-    """The default budget of a search, in reference seconds (`model.bbb.fit`).
+    """Return the default budget of a search, in reference seconds (`model.bbb.fit`).
 
     48 up to 1,000 rows, 290 from 10,000 to 50,000 rows, then in proportion to the rows, at most 900. With compiled
     steps two cores take about a quarter of a second for each.
@@ -49,7 +49,7 @@ def default_budget(rows: int) -> float:
 
 
 def quick_budget(rows: int) -> float:
-    """The default budget of a quick training, in reference seconds."""
+    """Return the default budget of a quick training, in reference seconds."""
     return SHARE_OF_BUDGET * default_budget(rows)
 
 
@@ -266,7 +266,7 @@ class TrainOptions(BaseModel):
         return self.members == 1 and self.temperature == 1.0 and self.encoding == "standard"
 
     def make_prior(self) -> StoredPrior:
-        """The prior that the options describe."""
+        """Return the prior that the options describe."""
         # Imported here: priors need torch, and ``--help`` must not wait for it.
         from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
 
@@ -313,12 +313,12 @@ def make_options(values: Mapping[str, Any]) -> TrainOptions:
 
 
 def flag(name: str) -> str:
-    """The name of an option on the command line: ``batch_size`` becomes ``--batch-size``."""
+    """Return the name of an option on the command line: ``batch_size`` becomes ``--batch-size``."""
     return "--" + name.replace("_", "-")
 
 
 def problem_text(problem: ErrorDetails) -> str:
-    """What is wrong with an option, by its name on the command line, and what may be meant."""
+    """Return what is wrong with an option, by its name on the command line, and what may be meant."""
     name, given = _name(problem["loc"]), problem["input"]
     if problem["type"] == "extra_forbidden":
         return f"there is no option {name}{_meant(str(problem['loc'][0]), TrainOptions.model_fields)}"
@@ -332,7 +332,7 @@ def problem_text(problem: ErrorDetails) -> str:
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    """A question after the known name that is most like another; empty if none is like it."""
+    """Return a question after the known name that is most like another; empty if none is like it."""
     close = get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 

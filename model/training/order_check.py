@@ -99,7 +99,7 @@ def _ratio(
     *,
     group: str | None = None,
 ) -> float:
-    """The largest ratio of errors on held-out rows and on as many at random, of a regression that is good at random.
+    """Return the largest ratio of errors on held-out rows and at random, of a regression that is good at random.
 
     Rows are near each other by their keys ``[N]``: times, or numbers of groups. A group is no feature of the line.
     """
@@ -112,7 +112,7 @@ def _ratio(
 
 
 def _numbers(column: Array) -> Doubles:
-    """A column as numbers without gaps, ``[B]``: the codes of categories, and the median where a cell is missing."""
+    """Return a column as numbers without gaps, ``[B]``: codes of categories, the median where a cell is missing."""
     if column.dtype == object:
         return column_codes(column).astype(np.float64)
     present = column[~np.isnan(column)]
@@ -128,7 +128,7 @@ def _truth_of(targets: Doubles, schema: Schema) -> Doubles:
 
 
 def _errors(features: Columns, truth: Doubles, key: Doubles, grouped: bool, held_out: Bools) -> Doubles:
-    """The root mean square errors on held-out rows, ``[2]``: of a line, and with what it left of the nearest rows."""
+    """Return root mean square errors on held-out rows, ``[2]``: of a line, and with what it left of near rows."""
     inputs = np.stack([np.ones(len(truth)), *features.values()], axis=1)
     with np.errstate(all="ignore"):  # of numbers whose squares are too large
         scaled = (inputs[:, 1:] - inputs[:, 1:].mean(axis=0)) / inputs[:, 1:].std(axis=0)

@@ -59,7 +59,7 @@ def choose_classes(
     say: Callable[[str], None],
     hints: ReadingHints = NO_HINTS,
 ) -> tuple[str, ...] | None:
-    """The classes of a training's target, sorted; None: it is predicted as a number.
+    """Return the classes of a training's target, sorted; None: it is predicted as a number.
 
     It is what ``--task`` says, else classes for text, truth values, and numbers that are 0 or 1 alone.
 
@@ -178,17 +178,17 @@ class PreparedTable:
         return columns_from_table(self.table, self.plan.schema)
 
     def left_out_lines(self) -> list[str]:
-        """A line for each column that is no feature, with the reason."""
+        """Return a line for each column that is no feature, with the reason."""
         return [f"left out column {column!r}: {reason}" for column, reason in self.plan.schema.left_out.items()]
 
     def report(self) -> DataReport:
-        """The data report."""
+        """Return the data report."""
         suspects = check_leaks(self.table, self.plan.schema, self.targets)
         return describe_table(self.table, self.plan, suspects, weight=self.options.weight)
 
 
 def reading_hints(table: pa.Table, options: TrainOptions, ignored: Collection[str]) -> ReadingHints:
-    """What the options and the columns of a table, but for the ignored ones, tell about the reading of columns."""
+    """Return what the options and the columns that aren't ignored tell about the reading of columns."""
     return hints_of_table(
         table,
         decimal=options.decimal,
@@ -276,7 +276,7 @@ def _seconds(rows: int, options: TrainOptions) -> float:
 
 
 def rows_for_budget(prepared: PreparedTable) -> PreparedTable:
-    """The rows that the budget is enough for, in the order of the table; ``prepared`` itself if these are all.
+    """Return the rows that the budget is enough for, in the order of the table; ``prepared`` itself if these are all.
 
     They are drawn at random among the rows with a target, by the seed of the training, and a note says so.
 
@@ -309,7 +309,7 @@ def rows_for_budget(prepared: PreparedTable) -> PreparedTable:
 
 
 def _rare_classes_first(order: NDArray[np.int64], classes: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The same rows, the first `FEWEST_OF_A_CLASS` of each class before all others."""
+    """Return the same rows, the first `FEWEST_OF_A_CLASS` of each class before all others."""
     first = np.zeros(len(order), dtype=bool)
     for label in np.unique(classes):
         first[np.flatnonzero(classes == label)[:FEWEST_OF_A_CLASS]] = True

@@ -57,7 +57,7 @@ class LabelledRows:
         return len(self.targets)
 
     def standardise_targets(self, posterior: Posterior) -> torch.Tensor:
-        """The transformed and standardised targets, ``[N]``, float32."""
+        """Return the transformed and standardised targets, ``[N]``, float32."""
         return posterior.spec.target.forward(torch.from_numpy(self.targets)).float()
 
 
@@ -244,6 +244,6 @@ def revise(
 
 
 def _scores(report: dict[str, Any] | None) -> dict[str, float] | None:
-    """The scores of an evaluation that are kept."""
+    """Return the scores of an evaluation that are kept."""
     kept = ("nll", "crps", "rmse", "log_loss", "accuracy", "brier")
     return None if report is None else {name: report[name] for name in kept if name in report}

@@ -40,7 +40,7 @@ class NumberScorer:
     spread: float
 
     def parts(self, outputs: Tensor) -> tuple[Tensor, ...]:
-        """What the predictive is made of, of outputs ``[M, n, P]``: tensors broadcastable to ``[M, n, K]``."""
+        """Return what the predictive is made of, of outputs ``[M, n, P]``: tensors broadcastable to ``[M, n, K]``."""
         return self.likelihood.parts(outputs)
 
     def scores(self, parts: Sequence[Tensor], targets: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class ClassScorer:
     likelihood: ClassLikelihood
 
     def parts(self, outputs: Tensor) -> tuple[Tensor, ...]:
-        """The class probabilities."""
+        """Return the class probabilities."""
         return (self.likelihood.log_probabilities(outputs).exp(),)
 
     def scores(self, parts: Sequence[Tensor], targets: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ def paired_difference(first: Tensor, second: Tensor) -> tuple[float, float]:
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float]:
-    """The mean over N independent rows, ``[N]``, and its standard error; the error of one row is infinite."""
+    """Return the mean over N independent rows, ``[N]``, and its standard error; the error of one row is infinite."""
     error = float(values.std(correction=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
     return float(values.mean()), error
 

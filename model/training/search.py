@@ -113,7 +113,7 @@ larger variance without whitening."""
 
 
 def first_candidate(data: Training) -> Candidate:
-    """The candidate that the search starts from: what the user has given, and the first value of every other choice."""
+    """Return the first candidate of the search: what the user has given, and the first value of every other choice."""
     options = data.options
     first = QUICK_TEMPERATURE if options.quick else TEMPERATURES[1]
     return Candidate(
@@ -127,7 +127,7 @@ def first_candidate(data: Training) -> Candidate:
 
 
 def open_dimensions(data: Training) -> Iterator[SearchDimension]:
-    """The dimensions to search, in order: those that the user has not fixed."""
+    """Return the dimensions to search, in order: those that the user has not fixed."""
     options = data.options
     if data.schema.target.classes is None:
         yield from _dimensions_of_numbers(data)
@@ -143,7 +143,7 @@ def open_dimensions(data: Training) -> Iterator[SearchDimension]:
 
 
 def _dimensions_of_numbers(data: Training) -> Iterator[SearchDimension]:
-    """The dimensions of the search that only numbers have: the transform of the target, and its noise."""
+    """Return the dimensions of the search that only numbers have: the transform of the target, and its noise."""
     options = data.options
     # Noise of one size in the target's unit has no single size after a logarithm.
     if options.transform == "auto" and options.noise != "fixed" and data.bends("log"):
@@ -161,7 +161,7 @@ def _dimensions_of_numbers(data: Training) -> Iterator[SearchDimension]:
 
 
 def _first_encoding(data: Training) -> str:
-    """The encoding that the search starts from.
+    """Return the encoding that the search starts from.
 
     It is the mixed one for classes of few rows, if numbers have bins and every row has judges of both kinds.
     """
@@ -173,7 +173,7 @@ def _first_encoding(data: Training) -> str:
 
 
 def _whitening(data: Training) -> Whitening | None:
-    """The whitened directions of the table; they are the same for every encoding."""
+    """Return the whitened directions of the table; they are the same for every encoding."""
     return data.encoder(InputChoice("standard", whitened=True)).whitening
 
 
@@ -242,7 +242,7 @@ def _over(fits: CandidateFits) -> bool:
 
 
 def _best_candidate(best: BestSoFar, *, temperature_path: bool) -> Candidate:
-    """The best candidate so far, at its temperature or with a temperature path."""
+    """Return the best candidate so far, at its temperature or with a temperature path."""
     candidate = best.attempt.candidate
     return replace(candidate, temperature=None) if temperature_path else candidate
 
@@ -317,7 +317,7 @@ def fit_on(fits: CandidateFits, best: BestSoFar) -> None:
 
 
 def _better_alone(fits: CandidateFits, candidate: Candidate, outcome: Fit) -> str | None:
-    """The encoding of one half of the members of a mixed fit, if it does without the other half.
+    """Return the encoding of one half of the members of a mixed fit, if it does without the other half.
 
     It does if one member of this half is better on held-out rows than it is together with one of the other half.
     This is judged after a full fit: members without bins need more steps than a trial has.

@@ -58,7 +58,7 @@ def is_simpler(name: str, value: object, than: object) -> bool:
 
 
 def next_temperature(temperature: float, trial: float, full: float) -> float:
-    """The temperature of the settling fit, from the losses of the best trial and of the full fit.
+    """Return the temperature of the settling fit, from the losses of the best trial and of the full fit.
 
     A full fit that is no better than the trial has overfitted, so the prior should get more weight. If the full fit is
     much better, the trials were too short to learn: they have a quarter of the steps. The prior that was best for them
@@ -89,7 +89,7 @@ TIMES_NEIGHBOURS, TIMES_NEIGHBOURS_OF_ZERO = 3, 2
 def target_limits(
     targets: NDArray[np.float64], name: str, options: TrainOptions, say: Callable[[str], None]
 ) -> Limits | None:
-    """The limits of a training; None if there are none.
+    """Return the limits of a training; None if there are none.
 
     Args:
         targets: ``[N]``, the target's unit; NaN where it is missing.
@@ -197,7 +197,7 @@ MOST_ROWS_OF_A_LINE = 10_000
 
 
 def first_likelihood(classes: tuple[str, ...] | None, options: TrainOptions) -> str:
-    """The observation model that the search starts from.
+    """Return the observation model that the search starts from.
 
     Of numbers heteroscedastic noise, unless the user chose another; one logit for two classes, else one for each.
     """

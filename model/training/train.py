@@ -146,7 +146,7 @@ def train_on(prepared: PreparedTable, *, reporter: Reporter, device: str = "cpu"
 
 
 def _choices(training: Training, result: SearchResult) -> Iterator[str]:
-    """What the search has chosen, for people."""
+    """Return what the search has chosen, for people."""
     candidate = result.best.candidate
     yield f"chose {candidate}"
     if unread := candidate.inputs.unread_by_all:
@@ -207,7 +207,7 @@ def _finish(training: Training, result: SearchResult, most_rows: int | None = No
 def _read_out(
     training: Training, result: SearchResult, groups: Sequence[HeldOut]
 ) -> tuple[Posterior, float, Callable[[Mapping[str, Tensor]], dict[str, Tensor]]]:
-    """The posterior of the kept fit, the factor of its weights, and what sets their prior beyond the range."""
+    """Return the posterior of the kept fit, the factor of its weights, and what sets their prior beyond the range."""
     chosen, candidate, split, options = result.fit, result.best.candidate, training.split, training.options
     architecture, encoder = chosen.network.architecture, training.encoder(candidate.inputs)
     spec = ModelSpec(
@@ -241,7 +241,7 @@ def _read_out(
 
 
 def _at_most(rows: int | None, groups: Sequence[HeldOut]) -> list[HeldOut]:
-    """The groups of held-out rows, each cut to its share of so many rows; None: whole."""
+    """Return the groups of held-out rows, each cut to its share of so many rows; None: whole."""
     if rows is None:
         return list(groups)
     most = max(1, rows // len(groups))
@@ -249,7 +249,7 @@ def _at_most(rows: int | None, groups: Sequence[HeldOut]) -> list[HeldOut]:
 
 
 def _describe(training: Training, result: SearchResult, spread: float) -> dict[str, Any]:
-    """The facts of a training, as JSON.
+    """Return the facts of a training, as JSON.
 
     Args:
         training: The training.
@@ -286,7 +286,7 @@ def _distribution(targets: NDArray[np.float64], classes: tuple[str, ...] | None)
 
 
 def _example(schema: Schema, distribution: FeatureDistribution | None) -> dict[str, Any] | None:
-    """A made-up row as a JSON record for a request: of some drawn from the fitted distribution, the most ordinary one.
+    """Return a made-up row as a JSON record: the most ordinary one of some drawn from the fitted distribution.
 
     None if the rows were too few for a distribution.
     """
@@ -303,7 +303,7 @@ def _example(schema: Schema, distribution: FeatureDistribution | None) -> dict[s
 
 
 def _cell(feature: Feature, value: Any, distribution: FeatureDistribution) -> Any:
-    """A drawn value as people would write it: of three digits, or whole where the training rows' are."""
+    """Return a drawn value as people would write it: of three digits, or whole where the training rows' are."""
     if feature.kind is FeatureKind.CATEGORICAL or value != value:
         return None if value != value else value
     if feature.kind is FeatureKind.BOOLEAN:

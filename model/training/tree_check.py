@@ -26,7 +26,7 @@ WORSE, STANDARD_ERRORS = 1.1, 2.0
 def check_trees(
     metrics: Mapping[str, Any], columns: Columns, targets: Doubles, split: Split
 ) -> dict[str, float] | None:
-    """The score of boosted trees on held-out rows, if they err clearly less; else None.
+    """Return the score of boosted trees on held-out rows, if they err clearly less; else None.
 
     Args:
         metrics: Metrics of a fit of a number on held-out rows.
@@ -46,7 +46,7 @@ def check_trees(
 
 
 def _error(columns: Columns, targets: Doubles, folds: Ints, *, forward: bool) -> float:
-    """The root mean square error of trees that learn other folds than the judged one; if forward, those before it."""
+    """Return the root mean square error of trees that learn the other folds or, if forward, those before it."""
     count = min(MOST_ROWS, MOST_CELLS // len(columns))
     rows = np.random.default_rng(0).permutation(len(targets))[:count]
     most = min(255, MOST_BINS // len(columns))
@@ -62,7 +62,7 @@ def _error(columns: Columns, targets: Doubles, folds: Ints, *, forward: bool) ->
 
 
 def _bins(column: Array, most: int) -> Ints:
-    """The cells in at most so many bins of about as many rows, ``[B]``: missing ones in the first, texts sorted."""
+    """Return the cells in at most so many bins of about as many rows, ``[B]``: missing cells are in the first."""
     absent = is_missing(column)
     if absent.all():
         return np.zeros(len(column), np.int64)
@@ -73,7 +73,7 @@ def _bins(column: Array, most: int) -> Ints:
 
 
 def _boosted(bins: Ints, targets: Doubles, learned: Bools) -> Doubles:
-    """The predictions for all rows, ``[B]``, of trees that have learned from some."""
+    """Return the predictions for all rows, ``[B]``, of trees that have learned from some."""
     count, features = bins.shape
     width = int(bins.max()) + 1
     places = (bins + width * np.arange(features))[learned]

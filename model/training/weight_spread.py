@@ -142,7 +142,7 @@ class FunctionShare:
 
 
 def scale_weights(tensors: Mapping[str, Tensor], factor: float) -> dict[str, Tensor]:
-    """The tensors of a network with all standard deviations of weights multiplied; others are as they were."""
+    """Return the tensors of a network with all standard deviations of weights multiplied; others are as they were."""
     return {
         name: inverse_softplus(factor * functional.softplus(tensor.double())).to(tensor)
         if name.startswith("layers.") and name.endswith(".rho")
@@ -158,7 +158,7 @@ def weight_factor(
     groups: Sequence[HeldOut],
     weights: Doubles | None = None,
 ) -> float:
-    """The factor of the standard deviations of weights with which the function has its share of the variance.
+    """Return the factor of the standard deviations of weights with which the function has its share of the variance.
 
     The variance of the function grows at least with the square of the factor; how much faster is tried. A factor moves
     the mean too. If the mean squared residual of held-out rows rises by more than 2 %, the square root of the factor is

@@ -66,7 +66,7 @@ class GroupedCommand(TyperCommand):
     """A command whose help lists options by their ``rich_help_panel``, as plain text."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes a section for each group, in the order in which they first appear."""
+        """Write a section for each group, in the order in which they first appear."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for each in self.get_params(ctx):
             if (line := each.get_help_record(ctx)) is not None:

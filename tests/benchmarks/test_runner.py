@@ -17,7 +17,7 @@ QUICK = {"epochs": 30, "hidden": [8], "members": 1, "noise": "homoscedastic", "b
 
 
 def line(count: int, *, classes: bool = False) -> Task:
-    """A line with noise, or two classes on its sides; the report also gets the number of members."""
+    """Return a line with noise, or two classes on its sides; the report also gets the number of members."""
     generator = np.random.default_rng(0)
     x = generator.normal(size=count)
     target = np.where(x + 0.3 * generator.normal(size=count) > 0.0, "above", "below")

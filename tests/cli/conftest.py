@@ -21,7 +21,7 @@ def rooms_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def flats_file(tmp_path: Path) -> Path:
-    """The table of flats as CSV."""
+    """Return the table of flats as CSV."""
     table = make_table()
     write_table(tmp_path / "flats.csv", {name: table.column(name) for name in table.column_names})
     return tmp_path / "flats.csv"

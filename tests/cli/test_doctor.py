@@ -19,7 +19,7 @@ FIXTURES = ROOT / "tests" / "fixtures" / "checkpoints"
 
 @pytest.fixture(autouse=True)
 def without_compiling() -> Iterator[None]:
-    """Leaves out the check of the compiled engine, which takes seconds."""
+    """Leave out the check of the compiled engine, which takes seconds."""
     checks = {name: check for name, check in doctor.CHECKS.items() if name != "compiled engine"}
     with mock.patch.object(doctor, "CHECKS", checks):
         yield

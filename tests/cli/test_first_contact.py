@@ -13,7 +13,7 @@ ROWS = 60
 
 
 def inspected(directory: Path, text: str | bytes, *options: object, name: str = "table.csv", code: int = 0) -> str:
-    """What `murho inspect` prints, or its error."""
+    """Return what `murho inspect` prints, or its error."""
     path = directory / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     done = call_murho("inspect", path, *options, code=code)
@@ -21,7 +21,7 @@ def inspected(directory: Path, text: str | bytes, *options: object, name: str = 
 
 
 def table(head: str, *cells: list[str], separator: str = ",") -> str:
-    """A text with a head, and rows of these cells, which are repeated, and a number."""
+    """Return a text with a head, and rows of these cells, which are repeated, and a number."""
     rows = ([*(column[row % len(column)] for column in cells), f"{row * 37 % 101 / 10}"] for row in range(ROWS))
     return head + "".join(separator.join(row) + "\n" for row in rows)
 

@@ -13,7 +13,7 @@ QUICK = "--epochs 2 --noise homoscedastic --hidden 8 --members 2 --encoding stan
 
 @pytest.fixture
 def root(rent_checkpoints: Path, tmp_path: Path) -> Path:
-    """A checkpoint without a report."""
+    """Return a checkpoint without a report."""
     shutil.copytree(rent_checkpoints, tmp_path / "checkpoints")
     return tmp_path / "checkpoints"
 

@@ -91,12 +91,12 @@ def test_a_pruned_version_can_not_be_updated_and_the_message_says_which_can(work
 
 
 def _shape(line: str) -> str:
-    """A line without its numbers, bars and widths."""
+    """Return a line without its numbers, bars and widths."""
     return re.sub(r"\s+", " ", re.sub(r"[·█]+", "", re.sub(r"[\d.,]*\d", "0", line))).strip()
 
 
 def _weights(text: str) -> list[str]:
-    """Counts of weights that the table and the options decide."""
+    """Return the counts of weights that the table and the options decide."""
     return re.findall(r"^(removed [\d,]+ of [\d,]+ weights|held [\d,]+ more)", text, flags=re.MULTILINE)
 
 

@@ -65,7 +65,7 @@ def test_tables_that_can_not_be_used_are_refused_by_file_and_place(tmp_path: Pat
 
 
 def _app(options: type[TrainOptions], received: dict[str, Any]) -> typer.Typer:
-    """A command with these options and no others, which puts down what it receives."""
+    """Return a command with these options and no others, which puts down what it receives."""
 
     def command(**given: Any) -> None:
         received.update(given)

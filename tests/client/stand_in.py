@@ -18,12 +18,12 @@ FEATURES: list[dict[str, Any]] = [
 
 
 def table(rows: int) -> dict[str, Any]:
-    """A table whose row i has x = i."""
+    """Return a table whose row i has x = i."""
     return {"x": [float(row) for row in range(rows)], "kind": ["a"] * rows}
 
 
 def answer(document: dict[str, Any], name: str = "line", version: str = "1") -> dict[str, Any]:
-    """The answer to a request: the mean is 2 x + 1, the error bars are fixed."""
+    """Return the answer to a request: the mean is 2 x + 1, the error bars are fixed."""
     mean = [2 * (x or 0.0) + 1 for x in document["inputs"]["x"]]
     levels = document["percentiles"]
     spreads = {"std": 0.5, "epistemic_std": 0.3, "aleatoric_std": 0.4}
@@ -45,7 +45,7 @@ def answer(document: dict[str, Any], name: str = "line", version: str = "1") -> 
 
 
 def problem(status: int, name: str, detail: str = "No.", **more: Any) -> httpx2.Response:
-    """An RFC 9457 problem, as a Murho service sends it."""
+    """Return an RFC 9457 problem, as a Murho service sends it."""
     headers = {"content-type": "application/problem+json"}
     if "retry_after" in more:
         headers["retry-after"] = str(more.pop("retry_after"))
@@ -54,7 +54,7 @@ def problem(status: int, name: str, detail: str = "No.", **more: Any) -> httpx2.
 
 
 def wrong(**message_at: str) -> httpx2.Response:
-    """A 422 with one problem a place: `x_3="…"` is row 3 of the column x."""
+    """Return a 422 with one problem a place: `x_3="…"` is row 3 of the column x."""
     errors = [{"pointer": f"/inputs/{at.replace('_', '/')}", "message": text} for at, text in message_at.items()]
     return problem(422, "bad-input", errors=errors)
 
@@ -123,13 +123,13 @@ class StandIn:
 
 
 def client(service: Callable[[httpx2.Request], httpx2.Response], **options: Any) -> Client:
-    """A client of a service in this process."""
+    """Return a client of a service in this process."""
     http = httpx2.Client(transport=httpx2.MockTransport(service))
     return Client("http://murho.test", http_client=http, **options)
 
 
 def async_client(service: Callable[[httpx2.Request], httpx2.Response], **options: Any) -> AsyncClient:
-    """The same for asyncio."""
+    """Return the same for asyncio."""
 
     async def respond(request: httpx2.Request) -> httpx2.Response:
         await asyncio.sleep(0)  # as a network does, it lets the others run

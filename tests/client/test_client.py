@@ -35,12 +35,12 @@ KEY = "sk-verysecret-0123456789"
 
 
 def always(response: Callable[[], httpx2.Response], on: str = "/predict") -> StandIn:
-    """A service that gives the same answer to every request whose path ends with `on`."""
+    """Return a service that gives the same answer to every request whose path ends with `on`."""
     return StandIn(lambda request: response() if request.url.path.endswith(on) else None)
 
 
 def times(count: int, response: Callable[[], httpx2.Response]) -> StandIn:
-    """A service that answers predictions wrongly so many times, then rightly."""
+    """Return a service that answers predictions wrongly so many times, then rightly."""
     left = iter(range(count))
     return StandIn(lambda request: response() if request.method == "POST" and next(left, None) is not None else None)
 
@@ -435,7 +435,7 @@ def test_a_recorded_request_that_is_sent_again_is_the_same_record() -> None:
     lost = iter([True, False] * 4)
 
     def lose(request: httpx2.Request) -> httpx2.Response | None:
-        """The service does what is asked, and its answer is lost on the way."""
+        """Do what is asked, and lose the answer on the way."""
         if request.content and next(lost):
             raise httpx2.ReadError("The connection was reset.")
         if request.url.path.endswith("/decide"):

@@ -107,7 +107,7 @@ class FaultyHandler(BaseHTTPRequestHandler):
                 self.answer(int(fault), json.dumps(document).encode(), kind="application/problem+json")
 
     def answer(self, status: int, body: bytes, kind: str = "application/json", length: int | None = -1) -> None:
-        """Sends a reply; `length` is what it says of the body's length, None for nothing."""
+        """Send a reply; `length` is what it says of the body's length, None for nothing."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         if length is None:
@@ -121,7 +121,7 @@ class FaultyHandler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def reset(self) -> None:
-        """Ends the connection with a TCP reset."""
+        """End the connection with a TCP reset."""
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()

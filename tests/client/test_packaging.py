@@ -18,7 +18,7 @@ CLIENT = ROOT / "client"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of the client, built from a copy so that nothing is left in the working tree."""
+    """Return a wheel of the client, built from a copy so that nothing is left in the working tree."""
     made = tmp_path_factory.mktemp("wheel")
     source = made / "client"
     files = (CLIENT / name for name in ("pyproject.toml", "README.md", "LICENSE"))
@@ -37,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(code: str, path: Path) -> str:
-    """What a program prints that has the client from a wheel and not from the working tree."""
+    """Return what a program prints that has the client from a wheel and not from the working tree."""
     environment = {**os.environ, "PYTHONPATH": str(path)}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], env=environment, capture_output=True, text=True, check=False

@@ -19,7 +19,7 @@ LEVELS = [5, 50, 97.5]
 
 
 def answer(rows: int = 3, start: int = 0, **changes: Any) -> dict[str, Any]:
-    """The answer of a regression for `rows` rows, which have the means 10, 11, …; `start` is the first row's number."""
+    """Return a regression's answer for `rows` rows with the means 10, 11, …; `start` is the first row's number."""
     mean = [10.0 + start + row for row in range(rows)]
     return {
         "model": {"name": "cars", "version": "1"},
@@ -41,7 +41,7 @@ def answer(rows: int = 3, start: int = 0, **changes: Any) -> dict[str, Any]:
 
 
 def without_draws(document: dict[str, Any]) -> dict[str, Any]:
-    """The answer to `samples=0`."""
+    """Return the answer to `samples=0`."""
     kept = {"model", "target", "seed", "mean", "classes", "prediction", "probabilities", "calibrated", "extrapolation"}
     return document | dict.fromkeys(document.keys() - kept) | {"samples": 0, "warnings": []}
 

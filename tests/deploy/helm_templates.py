@@ -28,7 +28,7 @@ class Exact(int):
 
 
 def shown(value: Any) -> str:
-    """A value as Go prints it; Helm reads whole numbers of values as floating point."""
+    """Return a value as Go prints it; Helm reads whole numbers of values as floating point."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | Exact) or (isinstance(value, int) and abs(value) < 1_000_000):
@@ -62,12 +62,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def macro(name: str) -> str:
-    """The name of a definition in Jinja."""
+    """Return the name of a definition in Jinja."""
     return re.sub(r"\W", "_", json.loads(name))
 
 
 def expression(words: str) -> str:
-    """An expression of Go's templates in Jinja: a function's last argument is what comes out of the pipe before it."""
+    """Return an expression of Go's templates in Jinja: a function's last argument comes out of the pipe before it."""
     tokens: list[str] = TOKEN.findall(words)
     if "".join(tokens) != "".join(re.findall(r'"(?:[^"\\]|\\.)*"|\S', words)):
         raise TemplateError(f"{words!r} is not understood")
@@ -105,7 +105,7 @@ def expression(words: str) -> str:
 
 
 def translated(text: str) -> str:
-    """A template of Go in Jinja."""
+    """Return a template of Go in Jinja."""
     ends: list[str] = []
 
     def tag(found: re.Match[str]) -> str:
@@ -150,7 +150,7 @@ def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def render_chart(folder: Path, changes: Mapping[str, Any], *, release: str = "scoring") -> dict[str, str]:
-    """The text that each template of a chart gives, by the template's name.
+    """Return the text that each template of a chart gives, by the template's name.
 
     Args:
         folder: The chart.

@@ -47,13 +47,13 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 @cache
 def in_folder(name: str) -> list[dict[str, Any]]:
-    """The objects of a folder of manifests, by its kustomization."""
+    """Return the objects of a folder of manifests, by its kustomization."""
     listed = yaml.safe_load((KUBERNETES / name / "kustomization.yaml").read_text())["resources"]
     return [item for file in listed for item in documents((KUBERNETES / name / file).read_text())]
 
 
 def in_chart(changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The objects that the chart makes with some values."""
+    """Return the objects that the chart makes with some values."""
     texts = render_chart(CHART, changes)
     return [item for name, text in texts.items() if name != "NOTES.txt" for item in documents(text)]
 
@@ -64,6 +64,6 @@ def of_kind(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:
 
 
 def dockerfile(word: str) -> str:
-    """What follows a word of the Dockerfile's last stage."""
+    """Return what follows a word of the Dockerfile's last stage."""
     found: list[str] = re.findall(rf"^{word} (.*)$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     return found[-1]

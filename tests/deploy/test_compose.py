@@ -15,7 +15,7 @@ KEYS = f"shop:sha256:{'0' * 64}"
 
 
 def composed(**variables: str) -> dict[str, Any]:
-    """The services with variables filled in: by a shell, whose `${A:-b}` and `${A:+b}` are those of compose."""
+    """Return the services with variables filled in: by a shell, whose `${A:-b}` and `${A:+b}` are those of compose."""
     script = f"cat <<EOF\n{TEXT.replace('$$', '@@').replace('`', '')}\nEOF\n"
     text = subprocess.run(["sh", "-uc", script], env=variables, check=True, capture_output=True, text=True).stdout
     services: dict[str, Any] = yaml.safe_load(text)["services"]

@@ -173,7 +173,7 @@ def test_metrics_which_take_no_key_stay_within_the_cluster() -> None:
 
 
 def reachable(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The ports that the network policy lets clients reach, if there is one."""
+    """Return the ports that the network policy lets clients reach, if there is one."""
     policies = [item for item in objects if item["kind"] == "NetworkPolicy"]
     return [port for policy in policies for port in policy["spec"]["ingress"][0]["ports"]]
 

@@ -41,7 +41,7 @@ PHONE = (390, 844)
 
 @contextmanager
 def started_browser() -> Iterator[Browser]:
-    """Starts the browser that `scripts/browser.py` finds; skips the test if there is none, unless one is required."""
+    """Start the browser that `scripts/browser.py` finds; skip the test if there is none, unless one is required."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
     found = runpy.run_path(str(ROOT / "scripts" / "browser.py"))["find_browser"]()
     if found is None:
@@ -79,14 +79,14 @@ class Visit:
             self.said.append(text)
 
     def forget(self) -> None:
-        """Forgets what was said and asked for, and what a test has put between the page and the service."""
+        """Forget what was said and asked for, and what a test has put between the page and the service."""
         self.page.unroute_all()
         self.page.goto("about:blank")
         self.said.clear()
         self.hosts.clear()
 
     def go(self, state: str = "", shown: str = "#density svg") -> Visit:
-        """Opens the page in a state of its address, and waits for the answer and an element of it."""
+        """Open the page in a state of its address, and wait for the answer and an element of it."""
         self.page.goto("about:blank")
         self.page.goto(self.address + state)
         self.wait(shown)
@@ -94,24 +94,24 @@ class Visit:
         return self
 
     def answered(self) -> None:
-        """Waits until the answer belongs to the form."""
+        """Wait until the answer belongs to the form."""
         self.page.wait_for_function("() => document.body.dataset.state === 'answered'")
 
     def text(self, selector: str) -> str:
-        """The visible text of an element."""
+        """Return the visible text of an element."""
         return self.page.inner_text(selector)
 
     def texts(self, selector: str) -> list[str]:
-        """The visible texts of all elements that are found."""
+        """Return the visible texts of all elements that are found."""
         texts: list[str] = self.page.locator(selector).all_inner_texts()
         return texts
 
     def wait(self, selector: str, **how: Any) -> None:
-        """Waits for an element."""
+        """Wait for an element."""
         self.page.wait_for_selector(selector, **how)
 
     def tab(self, name: str) -> None:
-        """Opens a tab."""
+        """Open a tab."""
         self.page.click(f"#tab-{name}")
 
     def choose(self, selector: str, value: str) -> None:
@@ -119,15 +119,15 @@ class Visit:
         self.page.select_option(selector, value)
 
     def fill(self, feature: str, value: str, form: str = "#form") -> None:
-        """Writes a number into the field of a feature."""
+        """Write a number into the field of a feature."""
         self.field(feature, form).locator("input[type=number]").fill(value)
 
     def field(self, feature: str, form: str = "#form") -> Any:
-        """The field of a feature."""
+        """Return the field of a feature."""
         return self.page.locator(f'{form} .field[data-feature="{feature}"]')
 
     def check(self, *, expected: tuple[str, ...] = ()) -> None:
-        """Checks that the page said nothing and asked nobody but the service.
+        """Check that the page said nothing and asked nobody but the service.
 
         Args:
             expected: Parts of console messages that belong to the test: a browser reports answers such as 422.
@@ -136,7 +136,7 @@ class Visit:
         assert all(url == "" or url.startswith((self.address, "about:")) for url in self.hosts), self.hosts
 
     def accessibility(self, part: str = "body") -> list[str]:
-        """What axe finds in a part of the page, a line each."""
+        """Return what axe finds in a part of the page, a line each."""
         if not self.page.evaluate("() => Boolean(globalThis.axe)"):
             self.page.evaluate(gzip.decompress(AXE.read_bytes()).decode())
         found = self.page.evaluate("(part) => axe.run(part, {resultTypes: ['violations']})", part)
@@ -151,7 +151,7 @@ class Visit:
 def visiting(
     browser: Browser, address: str, size: tuple[int, int] = DESKTOP, *, dark: bool = False, **choices: Any
 ) -> Iterator[Visit]:
-    """Opens a window of its own, with storage of its own."""
+    """Open a window of its own, with storage of its own."""
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light", **choices
     )
@@ -166,7 +166,7 @@ TABS = ("sweep", "compare", "map", "why", "file", "totals", "request", "card")
 
 
 def answer_of(site: str, model: str, inputs: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
-    """What the service answers for rows, without the page."""
+    """Return what the service answers for rows, without the page."""
     response = httpx.post(f"{site}/models/{model}/predict", json={"inputs": inputs, **options})
     response.raise_for_status()
     answer: dict[str, Any] = response.json()
@@ -174,7 +174,7 @@ def answer_of(site: str, model: str, inputs: list[dict[str, Any]], **options: An
 
 
 def typical_row(site: str, model: str) -> dict[str, Any]:
-    """The row that the page starts with."""
+    """Return the row that the page starts with."""
     row: dict[str, Any] = httpx.get(f"{site}/models/{model}/overview").json()["typical"]
     return row
 
@@ -184,7 +184,7 @@ LAST = "sensor_59_temperature_of_the_heat_exchanger_in_building_3"
 
 
 def write_wide(root: Path) -> None:
-    """Writes checkpoints of sixty features with long names, most important the last: of numbers and of classes."""
+    """Write checkpoints of sixty features with long names, most important the last: of numbers and of classes."""
     names = [f"x{i:02d}" if i % 3 else f"sensor_{i:02d}_temperature_of_the_heat_exchanger" for i in range(58)]
     features = [Feature(name, FeatureKind.NUMERIC, "°C", True, 0.0, 1.0, ()) for name in [*names, LAST]]
     levels = ("10 to 11", "9 to 10", "central-european-district-with-a-very-long-name")

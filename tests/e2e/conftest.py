@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def trained(tiny_cars: Path) -> Path:
-    """The directory of a checkpoint's version; not to be changed."""
+    """Return the directory of a checkpoint's version; not to be changed."""
     return tiny_cars / "cars" / "1"
 
 
 @pytest.fixture(scope="session")
 def posterior(trained: Path) -> Posterior:
-    """The checkpoint, loaded in this process: it knows the right answers."""
+    """Return the checkpoint, loaded in this process: it knows the right answers."""
     return Posterior.load(trained)
 
 
 @pytest.fixture(scope="session")
 def rents() -> Posterior:
-    """A second model, of another table."""
+    """Return a second model, of another table."""
     return Posterior.load(ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1")
 
 
 @pytest.fixture(scope="session")
 def busy(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service of ``cars``, ``rents``, ``bodies`` and two wide models that outlives whatever its clients do."""
+    """Return a service of ``cars``, ``rents``, ``bodies`` and two wide models that outlives whatever its clients do."""
     root = tmp_path_factory.mktemp("busy")
     shutil.copytree(trained, root / "checkpoints" / "cars" / "1")
     shutil.copytree(ROOT / "tests" / "fixtures" / "checkpoints" / "rents", root / "checkpoints" / "rents")
@@ -52,34 +52,34 @@ def busy(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 @pytest.fixture(scope="session")
 def of_cars(quick_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service of the example's columns, for tests that change nothing in it."""
+    """Return a service of the example's columns, for tests that change nothing in it."""
     with serve(quick_cars, tmp_path_factory.mktemp("of cars") / "log") as service:
         yield service
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser; not for the whole session, because it brings an event loop."""
+    """Return a browser; not for the whole session, because it brings an event loop."""
     with started_browser() as browser:
         yield browser
 
 
 @pytest.fixture(scope="module")
 def site(browser: Browser, request: pytest.FixtureRequest) -> str:
-    """The address of the service ``busy``, for pages."""
+    """Return the address of the service ``busy``, for pages."""
     service: Service = request.getfixturevalue("busy")
     return service.address
 
 
 @pytest.fixture(scope="module")
 def window(browser: Browser, site: str) -> Iterator[Visit]:
-    """A window for all tests that need no window of their own: the chart library is compiled once."""
+    """Return a window for all tests that need no window of their own: the chart library is compiled once."""
     with visiting(browser, site) as visit:
         yield visit
 
 
 @pytest.fixture
 def own(trained: Path, tmp_path: Path) -> Path:
-    """A directory of checkpoints for one test, with ``cars`` in it."""
+    """Return a directory of checkpoints for one test, with ``cars`` in it."""
     shutil.copytree(trained, tmp_path / "own" / "cars" / "1")
     return tmp_path / "own"

@@ -24,7 +24,7 @@ MURHO = Path(sys.executable).with_name("murho")
 def murho(
     *arguments: object, cwd: Path | None = None, code: int = 0, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end, with more variables in its environment, and checks its exit code."""
+    """Run a command to its end, with more variables in its environment, and check its exit code."""
     command = [str(MURHO), *map(str, arguments)]
     environment = {**os.environ, **variables}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=200, check=False)
@@ -74,7 +74,7 @@ class Service:
         return total
 
     def children(self) -> list[int]:
-        """The engine, first, and the front ends."""
+        """Return the engine, first, and the front ends."""
         return list(map(int, Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()))
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -92,7 +92,7 @@ def serve(
     ready: bool = True,
     **settings: str,
 ) -> Iterator[Service]:
-    """Starts a service on a free port, with settings in the environment, and ends it at the end.
+    """Start a service on a free port, with settings in the environment, and end it at the end.
 
     Args:
         directory: Of the checkpoints; a URL is a text.

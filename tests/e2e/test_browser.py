@@ -23,7 +23,7 @@ def program(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home and a folder of programs, both empty."""
+    """Return a home and a folder of programs, both empty."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

@@ -18,19 +18,19 @@ STATE, SHOWN = f"#m={MODEL}", "#class-bars li"
 
 @pytest.fixture
 def visit(window: Visit) -> Iterator[Visit]:
-    """The page, loaded anew and answered; at the end it has said nothing and asked no other host."""
+    """Return the page, loaded anew and answered; at the end it has said nothing and asked no other host."""
     window.forget()
     yield window.go(STATE, SHOWN)
     window.check()
 
 
 def number(text: str) -> float:
-    """The number in a text such as "< 0.1 %"."""
+    """Return the number in a text such as "< 0.1 %"."""
     return float(text.strip("<> %\u202f"))
 
 
 def cover(visit: Visit, coverage: int) -> None:
-    """Moves the slider of the prediction set."""
+    """Move the slider of the prediction set."""
     visit.page.locator("#coverage").evaluate(
         "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input')); }", str(coverage)
     )

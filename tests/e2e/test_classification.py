@@ -24,7 +24,7 @@ QUICK = ("--epochs", 25, "--members", 5, "--hidden", 16, "--encoding", "standard
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The commands of the page in order, and what each printed; ``directory`` is where."""
+    """Return the commands of the page in order, and what each printed; ``directory`` is where."""
     directory: Path = tmp_path_factory.mktemp("penguins")
     shutil.copytree(ROOT / "examples", directory / "examples")
     said = {"directory": str(directory)}
@@ -46,7 +46,7 @@ def said_by(typed: dict[str, str], command: str) -> str:
 
 
 def shapes(text: str) -> set[str]:
-    """The lines of a table without their numbers, which another fit changes; those of layers depend on their widths."""
+    """Return the lines of a table without their numbers, which another fit changes."""
     lines = [
         re.sub(r"-?\d[\d.,x]*(?:e[-+]?\d+)?(?: ± [\d.]+)?", "0", re.sub(r" +", " ", line)).strip()
         for line in text.splitlines()

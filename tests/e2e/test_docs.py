@@ -36,19 +36,19 @@ MADE = ("benchmarks/results",)
 
 
 def blocks(path: Path, language: str) -> list[str]:
-    """The fenced blocks of a language."""
+    """Return the fenced blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def block_after(path: Path, mark: str) -> str:
-    """The fenced block behind ``<!-- mark -->``."""
+    """Return the fenced block behind ``<!-- mark -->``."""
     found = re.search(rf"<!-- {mark} -->\n```\w+\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
     assert found, mark
     return found.group(1)
 
 
 def shell(text: str, directory: Path) -> str:
-    """Runs a block as a person would paste it."""
+    """Run a block as a person would paste it."""
     environment = {**os.environ, "PATH": f"{MURHO.parent}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
@@ -65,7 +65,7 @@ def shell(text: str, directory: Path) -> str:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which the README's section "Your own table" has been typed, quickly, but for the last line."""
+    """Return a directory in which all but the last line of the README's "Your own table" has been typed, quickly."""
 
     def type_it(directory: Path) -> None:
         for line in _typed_in_readme(directory):
@@ -78,7 +78,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _typed_in_readme(directory: Path) -> list[str]:
-    """The commands of the section but for the last line, and what they need in the directory."""
+    """Return the commands of the section but for the last line, and what they need in the directory."""
     shutil.copytree(ROOT / "examples", directory / "examples")
     (block,) = (block for block in blocks(README, "sh") if "murho train" in block)
     *lines, last = block.splitlines()
@@ -227,7 +227,7 @@ def test_the_configuration_on_the_page_of_options_is_valid(tmp_path: Path) -> No
 
 @cache
 def options_of(command: str) -> frozenset[str]:
-    """The options in the help of a command."""
+    """Return the options in the help of a command."""
     return frozenset(re.findall(r"--[a-z0-9-]+", call_murho(command, "--help").stdout))
 
 
@@ -344,7 +344,7 @@ def test_prose_keeps_to_120_characters_and_the_readme_to_900_words() -> None:
 
 
 def _prose(path: Path) -> str:
-    """A page without code, tables, equations and lists that are made from code."""
+    """Return a page without code, tables, equations and lists that are made from code."""
     text = re.sub(r"<!-- (\w+) -->.*?<!-- end of \1 -->", "", path.read_text(), flags=re.DOTALL)
     text = re.sub(r"^```.*?^```|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"`[^`]*`", "CODE", re.sub(r"^(?:\s*\||    ).*$", "", text, flags=re.MULTILINE))

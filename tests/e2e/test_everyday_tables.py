@@ -24,7 +24,7 @@ PRICES = 20_000.0 - 3.0 * WEIGHTS + 50.0 * PARTS
 
 
 def everyday() -> pd.DataFrame:
-    """The rows as people write them."""
+    """Return the rows as people write them."""
     return pd.DataFrame(
         {
             "price": [f"{price:,.2f} \u20ac".translate(str.maketrans(",.", ".,")) for price in PRICES],
@@ -37,7 +37,7 @@ def everyday() -> pd.DataFrame:
 
 
 def plain() -> pd.DataFrame:
-    """The same rows, with plain cells."""
+    """Return the same rows, with plain cells."""
     return pd.DataFrame({"price": PRICES, "weight": WEIGHTS, "discount": PARTS, "sold": TIMES, "stamp": TIMES})
 
 

@@ -25,7 +25,7 @@ def run(script: str, *arguments: object) -> str:
 
 
 def words(text: str) -> list[list[str]]:
-    """The words of each line that is printed, without its numbers."""
+    """Return the words of each line that is printed, without its numbers."""
     return [re.findall(r"[A-Za-z_]+", line) for line in text.splitlines() if line]
 
 

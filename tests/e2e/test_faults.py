@@ -134,7 +134,7 @@ def ask(faulty: Service, request: Ask) -> httpx.Response:
 
 
 def sampled(posterior: Posterior) -> list[Ask]:
-    """Requests that need the engine's draws."""
+    """Return requests that need the engine's draws."""
     return [ask for ask in asks(posterior, 20) if ask.body["samples"]]
 
 
@@ -193,7 +193,7 @@ PATH = "/models/cars/predict"
 
 
 def publish(trained: Path, place: Path, version: str, *, truncated: bool = False) -> None:
-    """Puts a copy of the checkpoint in place as a new version, in one step."""
+    """Put a copy of the checkpoint in place as a new version, in one step."""
     hidden = place.parent / f"hidden-{version}"
     shutil.copytree(trained, hidden)
     if truncated:
@@ -259,7 +259,7 @@ def connect(service: Service) -> socket.socket:
 
 
 def reset(connection: socket.socket) -> None:
-    """Closes a connection without a farewell."""
+    """Close a connection without a farewell."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 

@@ -65,7 +65,7 @@ class _Watch(threading.Thread):
 
 
 def send(service: Service, form: str, first: int, count: int, faults: list[str]) -> None:
-    """Sends mutants one after the other, and notes the numbers of those that aren't answered as they should be."""
+    """Send mutants one after the other, and note the numbers of those that aren't answered as they should be."""
     with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=120)) as connection:
         for number, mutant in enumerate(mutants(form, count, first=first), start=first):
             try:

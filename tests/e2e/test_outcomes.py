@@ -79,7 +79,7 @@ def _same_bands(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 
 def _everywhere(service: Service, state: str | None) -> dict[str, Any]:
-    """An answer with a state that all workers have taken up."""
+    """Return an answer with a state that all workers have taken up."""
     end, answers = time.monotonic() + 30.0, list[dict[str, Any]]()
     while time.monotonic() < end:
         answers.append(_asked(service))

@@ -27,7 +27,7 @@ HEADER = "Weight,Horsepower,Automatic,Year,Origin/plant"
 
 @pytest.fixture
 def visit(window: Visit) -> Iterator[Visit]:
-    """The page, loaded anew and answered; at the end it has said nothing and asked no other host."""
+    """Return the page, loaded anew and answered; at the end it has said nothing and asked no other host."""
     window.forget()
     yield window.go()
     window.check(expected=("status of 422", "status of 503", "ERR_FAILED"))

@@ -21,7 +21,7 @@ ASKED = {"income": 4000.0, "age": 40.0, "town": "Bern", "member": True}
 
 
 def write_people(path: Path, rows: int = 300) -> None:
-    """A table in which the people of single rows have a town, a note and an income of their own."""
+    """Return a table in which the people of single rows have a town, a note and an income of their own."""
     generator = np.random.default_rng(0)
     lines = ["income,age,town,note,member,spent"]
     for row in range(rows):

@@ -27,7 +27,7 @@ KEYS = [
 
 
 def metric_files(service: Service) -> set[str]:
-    """The files into which front ends and engine write metrics."""
+    """Return the files into which front ends and engine write metrics."""
     places = [place for process in service.children() for place in Path(f"/proc/{process}/fd").iterdir()]
     return {name for name in map(os.path.realpath, places) if "murho-metrics-" in name}
 

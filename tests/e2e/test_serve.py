@@ -127,7 +127,7 @@ def test_sigterm_under_load_loses_no_request(tiny_cars: Path, posterior: Posteri
 
 @contextmanager
 def asking(service: Service, body: dict[str, Any], clients: int = 1) -> Iterator[list[httpx.Response]]:
-    """Lets clients ask the same at once, and waits for their requests to be pending; the list gets their answers."""
+    """Let clients ask the same at once, and wait for their requests to be pending; the list gets their answers."""
     answers: list[httpx.Response] = []
 
     def ask() -> None:
@@ -221,7 +221,7 @@ def test_a_client_that_encrypts_nothing_is_cut_off(tiny_cars: Path, tmp_path: Pa
 
 
 def certify(certificate: Path, key: Path) -> None:
-    """Writes a certificate for this machine that signs itself, and its key."""
+    """Write a certificate for this machine that signs itself, and its key."""
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2")
     made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names, "-keyout", "-", "-out", "-")
     text = subprocess.run(made, check=True, capture_output=True, text=True).stdout

@@ -101,7 +101,7 @@ def test_what_is_unknown_is_refused_before_anything_is_installed(
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with nothing to install, and a search path without any Python."""
+    """Return a project with nothing to install, and a search path without any Python."""
     project = tmp_path / "a project"
     (project / "scripts").mkdir(parents=True)
     shutil.copy(SETUP, project / "scripts")

@@ -23,7 +23,7 @@ def hook() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site as ``make docs`` builds it: strict, so a link or heading that is not there ends it."""
+    """Return the site as ``make docs`` builds it: strict, so a link or heading that is not there ends it."""
     directory = tmp_path_factory.mktemp("site")
     command = [sys.executable, str(ROOT / "scripts" / "site_pages.py"), str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

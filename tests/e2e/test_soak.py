@@ -46,7 +46,7 @@ TABLE_ROWS, TABLE_SAMPLES, TABLES_EVERY = 600, 1000, 10
 
 
 def shapes(posterior: Posterior, count: int) -> list[Ask]:
-    """Requests of 1 to 3000 rows and 0 to 1024 draws, small ones mostly."""
+    """Return requests of 1 to 3000 rows and 0 to 1024 draws, small ones mostly."""
     rng = np.random.default_rng(2)
     made = asks(posterior, count, bad=0.1, seed=2)
     for _ in range(count // 5):
@@ -57,7 +57,7 @@ def shapes(posterior: Posterior, count: int) -> list[Ask]:
 
 
 def odd_requests(address: str, number: int) -> None:
-    """Requests that fail, vanish, or ask for something else."""
+    """Return requests that fail, vanish, or ask for something else."""
     with httpx.Client(base_url=address, timeout=30.0) as client:
         assert client.post("/predict", content=b"[" * 1000).status_code == 422
         assert client.get(f"/nothing/{number}").status_code == 404
@@ -89,7 +89,7 @@ def send_requests(address: str, number: int) -> None:
 
 
 def tables(posterior: Posterior) -> list[Callable[[str], None]]:
-    """Requests in all formats, to the service at an address; each checks its means and draws."""
+    """Return requests in all formats, to the service at an address; each checks its means and draws."""
     schema = posterior.schema
     columns = records(schema, TABLE_ROWS)
     table = pa.table(columns)
@@ -115,7 +115,7 @@ def tables(posterior: Posterior) -> list[Callable[[str], None]]:
 
 
 def read_answer(media_type: str, response: httpx.Response) -> tuple[Any, Any]:
-    """The means and the draws of an answer."""
+    """Return the means and the draws of an answer."""
     content = response.content
     if media_type == JSON:
         answer = orjson.loads(content)

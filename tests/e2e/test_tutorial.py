@@ -24,7 +24,7 @@ QUICK = "--noise homoscedastic --epochs 20 --hidden 16 --members 5 --encoding st
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which the commands up to ``murho serve`` have been typed; ``judged`` has what the last printed."""
+    """Return a directory in which all up to ``murho serve`` has been typed; ``judged`` has what the last printed."""
 
     def type_it(directory: Path) -> None:
         shutil.copytree(ROOT / "examples", directory / "examples")
@@ -45,7 +45,7 @@ def service(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def form(text: str) -> list[str]:
-    """The words of a text, without its numbers."""
+    """Return the words of a text, without its numbers."""
     return re.findall(r"[A-Za-z_]+", text)
 
 

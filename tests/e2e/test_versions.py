@@ -39,14 +39,14 @@ def variants(tiny_cars: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
 
 @pytest.fixture(scope="module")
 def expected(variants: list[Path]) -> Callable[[str], float]:
-    """The mean of `ROW` that a version gives."""
+    """Return the mean of `ROW` that a version gives."""
     means = [float(offline(Posterior.load(variant), {"inputs": [ROW]}).mean[0]) for variant in variants]
     return lambda version: means[int(version) % VARIANTS]
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory, variants: list[Path]) -> Path:
-    """A directory of checkpoints with version 1 of ``cars``."""
+    """Return a directory of checkpoints with version 1 of ``cars``."""
     directory = tmp_path_factory.mktemp("versions") / "checkpoints"
     publish(directory, variants, 1)
     return directory
@@ -54,13 +54,13 @@ def root(tmp_path_factory: pytest.TempPathFactory, variants: list[Path]) -> Path
 
 @pytest.fixture(scope="module")
 def service(root: Path) -> Iterator[Service]:
-    """A service for all tests, each with a name of its own: starting one takes seconds."""
+    """Return a service for all tests, each with a name of its own: starting one takes seconds."""
     with serve(root, root.parent / "log", watch_seconds="0.1") as service:
         yield service
 
 
 def publish(root: Path, variants: list[Path], version: int, name: str = "cars") -> Path:
-    """Puts a version in place as a writer does: all of it at once."""
+    """Put a version in place as a writer does: all of it at once."""
     home = root / name
     home.mkdir(parents=True, exist_ok=True)
     hidden = home / f".writing-{version}"
@@ -87,7 +87,7 @@ def refused(service: Service, name: str) -> dict[str, str]:
 def reload_under_load(
     service: Service, root: Path, variants: list[Path], expected: Callable[[str], float], versions: range
 ) -> tuple[OneRow, list[int]]:
-    """Publishes one version after the other under load and removes the one before; returns memory after each."""
+    """Publish one version after the other under load and remove the one before; return memory after each."""
     name, memory = f"wagons-{len(versions)}", []
     publish(root, variants, versions[0] - 1, name)
     wait_until(lambda: version_of(service, name) is not None)

@@ -46,7 +46,7 @@ class Ask:
 
 
 def offline(posterior: Posterior, body: dict[str, Any]) -> Prediction:
-    """The answer to a request with records, without any service."""
+    """Return the answer to a request with records, without any service."""
     columns = columns_from_table(pa.Table.from_pylist(body["inputs"]), posterior.schema)
     options = {name: value for name, value in body.items() if name != "inputs"}
     for name in ("percentiles", "thresholds"):
@@ -147,12 +147,12 @@ class Traffic:
             thread.join(self.timeout + 30.0)
 
     def wait_for(self, count: int, outcome: str = "right") -> None:
-        """Waits until so many more requests had this outcome."""
+        """Wait until so many more requests had this outcome."""
         begin = self.outcomes[outcome]
         wait_until(lambda: self.outcomes[outcome] >= begin + count)
 
     def require(self, *allowed: str) -> None:
-        """Checks that there were answers, and that nothing came of a request but these outcomes."""
+        """Check that there were answers, and that nothing came of a request but these outcomes."""
         assert self.outcomes["right"], self.outcomes
         assert set(self.outcomes) <= {"right", *allowed}, (self.outcomes, self.faults)
 
@@ -197,7 +197,7 @@ class Traffic:
 def judge(
     ask: Ask, status: int, media_type: str, content: bytes, refusals: frozenset[int] = REFUSALS
 ) -> tuple[str, str]:
-    """What an answer is, ``right``, ``wrong`` or ``refused``, and what is wrong with it."""
+    """Return what an answer is, ``right``, ``wrong`` or ``refused``, and what is wrong with it."""
     shown = f"{status} {content[:300]!r} to {str(ask.body)[:300]}"
     if status in refusals:
         reason = media_type == PROBLEM and json.loads(content).get("detail")
@@ -211,7 +211,7 @@ def judge(
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 60.0, every: float = 0.02) -> None:
-    """Waits until something is true."""
+    """Wait until something is true."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "waited in vain"

@@ -47,13 +47,13 @@ class WarmProcess:
         self.pid = int(parent.recv(64))
 
     def poll(self) -> int | None:
-        """The exit code; None while it runs."""
+        """Return the exit code; None while it runs."""
         if self.returncode is None and select.select([self._ended], [], [], 0.0)[0]:
             self._take_code()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits for the end.
+        """Wait for the end.
 
         Args:
             timeout: The longest time, in seconds.
@@ -87,7 +87,7 @@ class WarmProcess:
 
 @cache
 def _parent() -> socket.socket:
-    """The socket of this worker's parent of processes, which ends with the worker."""
+    """Return the socket of this worker's parent of processes, which ends with the worker."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen([sys.executable, "-m", __name__], stdin=theirs.fileno(), cwd=Path(__file__).parents[2])
     theirs.close()
@@ -101,7 +101,7 @@ def _parent() -> socket.socket:
 
 
 def _import_the_service() -> None:
-    """Imports what a service imports until it is ready, compiled code included, and starts no threads."""
+    """Import what a service imports until it is ready, compiled code included, and start no threads."""
     from murho.model.runtime import let_threads_sleep
 
     let_threads_sleep()  # as `murho.command_line.main` does before PyTorch is imported
@@ -156,7 +156,7 @@ def _serve_children() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Waits for commands; a child runs its own."""
+    """Wait for commands; a child runs its own."""
     _import_the_service()
     command = _serve_children()
     os.environ.clear()

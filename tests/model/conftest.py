@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 
 def present(value: Value | None) -> Value:
-    """The value, after a check that it is not None."""
+    """Return the value, after a check that it is not None."""
     assert value is not None
     return value
 
@@ -60,7 +60,7 @@ class Notes(Reporter):
 
 
 def rescored(attempt: Attempt, nll: float, crps: float = 1.0) -> Attempt:
-    """The attempt with the same NLL in every row, and, of a regression, the same CRPS."""
+    """Return the attempt with the same NLL in every row, and, of a regression, the same CRPS."""
     rows = torch.tensor([nll, crps]).double().unsqueeze(1).expand(2, 100)
     if attempt.crps is None:
         return replace(attempt, nll=nll, rows=rows[:1])
@@ -90,7 +90,7 @@ def with_scores(
 
 
 def with_losses_of_judges(monkeypatch: pytest.MonkeyPatch, first: float, second: float, both: float) -> None:
-    """Lets two judges, and both together, score every row alike."""
+    """Let two judges, and both together, score every row alike."""
     judge_scores = CandidateFits.judge_scores
 
     def scored(*arguments: Any) -> torch.Tensor:
@@ -103,7 +103,7 @@ def with_losses_of_judges(monkeypatch: pytest.MonkeyPatch, first: float, second:
 
 @pytest.fixture
 def heed_interrupts() -> Iterator[None]:
-    """Heeds SIGINT, which is ignored where the tests run in the background."""
+    """Heed SIGINT, which is ignored where the tests run in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -111,7 +111,7 @@ def heed_interrupts() -> Iterator[None]:
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    """Sets PyTorch to two threads for one test."""
+    """Set PyTorch to two threads for one test."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -119,7 +119,7 @@ def two_threads() -> Iterator[None]:
 
 
 def make_table(rows: int = 160, seed: int = 0) -> pa.Table:
-    """A table of flats: size (m2, some missing), district, lift, day of letting, and rent in euro."""
+    """Return a table of flats: size (m2, some missing), district, lift, day of letting, and rent in euro."""
     generator = np.random.default_rng(seed)
     size = generator.uniform(20.0, 120.0, rows)
     district = generator.choice(["east", "north", "west"], rows)
@@ -156,13 +156,13 @@ QUICK = {
 
 
 def train_quickly(table: pa.Table, notes: Notes | None = None, **changes: object) -> Trained:
-    """A fit that takes about a second."""
+    """Return a fit that takes about a second."""
     return train(table, "rent", make_options(QUICK | changes), reporter=notes or Notes())
 
 
 @pytest.fixture(scope="session")
 def rent_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the checkpoint ``rent`` version 1, two members, heteroscedastic."""
+    """Return a directory with the checkpoint ``rent`` version 1, two members, heteroscedastic."""
     root: Path = tmp_path_factory.mktemp("checkpoints")
     trained = train_quickly(make_table(), members=2, noise="heteroscedastic", epochs=60)
     trained.posterior.save(root, "rent")
@@ -171,13 +171,13 @@ def rent_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def rent(rent_checkpoints: Path) -> Posterior:
-    """The posterior of ``rent``."""
+    """Return the posterior of ``rent``."""
     return Posterior.load(rent_checkpoints / "rent" / "1")
 
 
 @pytest.fixture(scope="session")
 def room_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the checkpoint ``rooms`` version 1, a classifier of four members."""
+    """Return a directory with the checkpoint ``rooms`` version 1, a classifier of four members."""
     from tests.model.rooms import rooms_table, train_rooms  # it imports this module
 
     root: Path = tmp_path_factory.mktemp("checkpoints of rooms")
@@ -188,7 +188,7 @@ def room_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def rooms(room_checkpoints: Path) -> Posterior:
-    """The posterior of ``rooms``."""
+    """Return the posterior of ``rooms``."""
     return Posterior.load(room_checkpoints / "rooms" / "1")
 
 
@@ -203,7 +203,7 @@ def small_model(
     inputs: int = 2,
     seed: int = 0,
 ) -> tuple[BayesianNetwork, Likelihood]:
-    """A network and its observation model before a fit.
+    """Return a network and its observation model before a fit.
 
     Args:
         noise: A kind of observation model.
@@ -233,7 +233,7 @@ def small_fit(
     seed: int = 0,
     **options: Any,
 ) -> Fit:
-    """A fit that takes a fraction of a second.
+    """Return a fit that takes a fraction of a second.
 
     Args:
         training: Training rows.
@@ -250,7 +250,7 @@ def small_fit(
 
 
 def small_rows(count: int = 50) -> Rows:
-    """A noisy sine of the first of two features."""
+    """Return a noisy sine of the first of two features."""
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(count, 2, generator=generator)
     return Rows(features, torch.sin(features[:, 0]) + 0.1 * torch.randn(count, generator=generator))

@@ -24,7 +24,7 @@ def small_network(
 def assert_gradient_is_of_the_free_energy(
     network: BayesianNetwork, likelihood: Likelihood, prior: Prior, draws: int, *, weighted: bool = False
 ) -> None:
-    """The loss of one minibatch, its parts and its gradient: of the step, and of the definition."""
+    """Return the loss of one minibatch, its parts and its gradient: of the step, and of the definition."""
     generator = torch.Generator().manual_seed(1)
     rows = torch.randn(7, INPUTS, generator=generator, dtype=torch.float64)
     targets = torch.randn(7, generator=generator, dtype=torch.float64)

@@ -132,12 +132,12 @@ HARD: dict[str, Callable[[Numbers], Mixture]] = {
 
 
 def make(kind: str, seed: int = 0) -> Mixture:
-    """A mixture of two to six rows."""
+    """Return a mixture of two to six rows."""
     return (SMOOTH | HARD)[kind](Numbers(torch.Generator().manual_seed(seed)))
 
 
 def without_wide(mixture: Mixture) -> tuple[Mixture, Tensor | None]:
-    """The mixture without its wide component, and the standard deviations of that, ``[B]``; None: it has none."""
+    """Return the mixture without its wide component, and its standard deviations, ``[B]``; None: it has none."""
     weights = mixture.weights
     if weights is None or len(weights) < 2 or not bool((weights[-1] == RULE.weight).all()):
         return mixture, None

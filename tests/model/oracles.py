@@ -36,13 +36,13 @@ def kl(prior: Prior, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch
 
 
 def scale_mixture(prior: ScaleMixturePrior, like: Tensor) -> MixtureSameFamily:
-    """The prior as a distribution of one weight, of the type of ``like``."""
+    """Return the prior as a distribution of one weight, of the type of ``like``."""
     shares, scales = (like.new_tensor([prior.pi, 1.0 - prior.pi]), like.new_tensor([prior.sigma1, prior.sigma2]))
     return MixtureSameFamily(Categorical(shares), Normal(torch.zeros_like(scales), scales))
 
 
 def best_variance(prior: EmpiricalBayesPrior, mu: Tensor, sigma: Tensor, groups: Tensor) -> Tensor:
-    """The best prior variance of each tensor and member, ``[M, G]`` (Wu et al. 2019, section 4)."""
+    """Return the best prior variance of each tensor and member, ``[M, G]`` (Wu et al. 2019, section 4)."""
     squares = mu.square() + sigma.square()
     return torch.stack(
         [
@@ -69,7 +69,7 @@ def free_energy(
     draws: int = 1,
     generator: torch.Generator | None = None,
 ) -> FreeEnergy:
-    """That of a minibatch, to be differentiated automatically; see `model.bbb.free_energy.GradientStep`."""
+    """Return that of a minibatch, to be differentiated automatically; see `model.bbb.free_energy.GradientStep`."""
     outputs = network(rows, generator, draws)
     log_density = likelihood.log_density(outputs, targets.repeat(*[1] * (targets.dim() - 1), draws))
     if row_weights is not None:
@@ -91,6 +91,6 @@ def biases_of(draws: Draws) -> list[Tensor]:
 
 
 def _without_constant_units(draws: Draws) -> list[Tensor]:
-    """The layers without the unit of constant 1 that brings the 1 of the next layer's bias."""
+    """Return the layers without the unit of constant 1 that brings the 1 of the next layer's bias."""
     carried = len(draws.layers) - (2 if draws.skip else 1)
     return [layer[:, :-1] if index < carried else layer for index, layer in enumerate(draws.layers)]

@@ -33,5 +33,5 @@ def rooms_table(rows: int = 240, seed: int = 0, *, sharpness: float = 2.0) -> pa
 
 
 def train_rooms(table: pa.Table, **changes: object) -> Trained:
-    """A fit that takes about a second."""
+    """Return a fit that takes about a second."""
     return train(table, "room", make_options(QUICK | changes), reporter=Notes())

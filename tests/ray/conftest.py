@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
-    """A Ray of this process; its workers find `murho` as this process does."""
+    """Return a Ray of this process; its workers find `murho` as this process does."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_BACKEND_LOG_LEVEL"] = "error"
     # On a busy machine, the priority that Ray gives to workers would starve them.

@@ -16,7 +16,7 @@ ROW = {"sqm": 80.0, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "202
 
 
 def in_replica(act: Callable[[ReplicaApp], Awaitable[None]]) -> list[str]:
-    """Starts and stops an application as Ray Serve does; returns the messages of its lifespan."""
+    """Start and stop an application as Ray Serve does; return the messages of its lifespan."""
     app = ReplicaApp(Settings(checkpoints=ROOT / "tests" / "fixtures" / "checkpoints", threads=1, device="cpu"))
     sent: list[str] = []
 

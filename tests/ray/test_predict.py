@@ -31,7 +31,7 @@ def csv_file(rents_table: pa.Table, tmp_path: Path) -> Path:
 
 
 def workers_of_ray() -> list[int]:
-    """The processes of the workers that answer, of this process' own Ray."""
+    """Return the processes of the workers that answer, of this process' own Ray."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -28,7 +28,7 @@ ROW = {"sqm": 80.0, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "202
 
 
 def configuration(checkpoints: Path, **deployment: Any) -> dict[str, Any]:
-    """That of deploy/ray, with other checkpoints, and what a test sets for the deployment."""
+    """Return that of deploy/ray, with other checkpoints, and what a test sets for the deployment."""
     found: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "ray" / "serve.yaml").read_text())
     (application,) = found["applications"]
     application["args"] |= {"checkpoints": str(checkpoints), "watch_seconds": 0.2, "log_level": "warning"}
@@ -37,7 +37,7 @@ def configuration(checkpoints: Path, **deployment: Any) -> dict[str, Any]:
 
 
 def deploy(found: dict[str, Any]) -> None:
-    """What `serve run FILE` does."""
+    """Return what `serve run FILE` does."""
     from ray.serve.context import _get_global_client
     from ray.serve.schema import ServeDeploySchema
 
@@ -53,7 +53,7 @@ def two_replicas(checkpoints: Path, **args: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with two models."""
+    """Return a directory with two models."""
     root = tmp_path_factory.mktemp("served")
     shutil.copytree(CHECKPOINTS / "rents", root / "rents")
     shutil.copytree(CHECKPOINTS / "rents", root / "lets")
@@ -62,7 +62,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(local_ray: None) -> Iterator[str]:
-    """The address of Ray Serve's proxy, with no application so far."""
+    """Return the address of Ray Serve's proxy, with no application so far."""
     from ray import serve
 
     port = free_port()

@@ -17,7 +17,7 @@ ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.
 
 
 def arrow(table: pa.Table, compression: str | None = None, batch: int | None = None) -> bytes:
-    """A stream, in batches of so many rows."""
+    """Return a stream, in batches of so many rows."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
         writer.write_table(table, max_chunksize=batch)
@@ -46,7 +46,7 @@ WRITERS: dict[str, Callable[[pa.Table], bytes]] = {ARROW: arrow, PARQUET: parque
 
 
 def read_table(response: httpx.Response) -> pa.Table:
-    """The table of an answer."""
+    """Return the table of an answer."""
     assert response.status_code == 200, response.text
     kind, content = response.headers["content-type"].partition(";")[0], io.BytesIO(response.content)
     if kind == ARROW:

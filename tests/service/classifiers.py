@@ -38,7 +38,7 @@ METRICS: dict[str, Any] = {
 
 
 def class_spec(schema: Schema = CLASS_SCHEMA, *, calibrated: bool = True) -> ModelSpec:
-    """The specification of a classifier with a calibration from made-up rows."""
+    """Return the specification of a classifier with a calibration from made-up rows."""
     classes = len(schema.target.classes or ())
     inputs = spec_of(replace(schema, target=Target("y", None))).encoder.width
     chance = torch.Generator().manual_seed(1)
@@ -103,6 +103,6 @@ class Classifier(FakeModel):
 
 
 def write_classifier(root: Path, name: str = "cars", spec: ModelSpec | None = None) -> Path:
-    """Writes a checkpoint of a classifier, or of another specification, with random weights; returns its directory."""
+    """Write a checkpoint of a classifier, or of another specification, with random weights; return its directory."""
     spec = (spec or class_spec()).stamp()
     return Posterior(spec, random_tensors(spec)).save(root, name)

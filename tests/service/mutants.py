@@ -88,7 +88,7 @@ class Form:
     readers: Sequence[Callable[[bytes, Mutant], object]]
 
     def headers(self, mutant: Mutant) -> dict[str, str]:
-        """The headers that a mutant is sent with."""
+        """Return the headers that a mutant is sent with."""
         said = {"content-type": self.media_type}
         if mutant.gzipped:
             said["content-encoding"] = "gzip"
@@ -115,7 +115,7 @@ class Findings:
 
 
 def mutants(form: str, count: int, seed: int = 0, first: int = 0) -> Iterator[Mutant]:
-    """Yields mutants of a format; each depends on the seed and its number alone."""
+    """Yield mutants of a format; each depends on the seed and its number alone."""
     good = FORMS[form].good()
     for number in range(first, first + count):
         chance = random.Random(f"{form} {seed} {number}")  # noqa: S311 - repeatable
@@ -136,7 +136,7 @@ def mutants(form: str, count: int, seed: int = 0, first: int = 0) -> Iterator[Mu
 
 
 def search(form: str, count: int, seed: int = 0, first: int = 0, *, last_words: int | None = None) -> Findings:
-    """Has mutants read in this process.
+    """Have mutants read in this process.
 
     Args:
         form: The format.
@@ -165,7 +165,7 @@ def search(form: str, count: int, seed: int = 0, first: int = 0, *, last_words: 
 
 
 def _at(body: bytes, chance: random.Random) -> int:
-    """A position: near the beginning or the end, where formats have their lengths, as often as anywhere."""
+    """Return a position: near the beginning or the end, where formats have their lengths, as often as anywhere."""
     size = len(body)
     near = min(size, chance.choice((64, 512)))
     return chance.choice((chance.randint(0, size), chance.randint(0, near), size - chance.randint(0, near)))
@@ -189,7 +189,7 @@ def _cut(body: bytes, chance: random.Random, _: bytes) -> bytes:
 
 
 def _replace(body: bytes, chance: random.Random, other: bytes) -> bytes:
-    """A slice goes, or something stands in its place or before it: a token, itself again, a slice of another body."""
+    """Remove a slice, or put something in its place or before it: a token, itself again, a slice of another body."""
     start, stop = _slice(body, chance)
     first, last = _slice(other, chance)
     again = body[start:stop] * chance.choice((2, 2, 3, 11, 1001))
@@ -200,7 +200,7 @@ def _replace(body: bytes, chance: random.Random, other: bytes) -> bytes:
 
 
 def _integer(body: bytes, chance: random.Random, _: bytes) -> bytes:
-    """An integer field, aligned as most are, becomes an extreme or a neighbour of what it was."""
+    """Replace an integer field, aligned as most are, by an extreme or a neighbour of what it was."""
     size = chance.choice((1, 2, 4, 4, 8, 8))
     at = _at(body, chance) // size * size
     if at + size > len(body):
@@ -211,7 +211,7 @@ def _integer(body: bytes, chance: random.Random, _: bytes) -> bytes:
 
 
 def _number(body: bytes, chance: random.Random, _: bytes) -> bytes:
-    """A number that is text becomes another one."""
+    """Replace a number that is text by another one."""
     at = _at(body, chance)
     start = next((index for index in range(at, len(body)) if body[index : index + 1].isdigit()), len(body))
     stop = next((index for index in range(start, len(body)) if not body[index : index + 1].isdigit()), len(body))
@@ -219,12 +219,12 @@ def _number(body: bytes, chance: random.Random, _: bytes) -> bytes:
 
 
 def _splice(body: bytes, chance: random.Random, other: bytes) -> bytes:
-    """The beginning of one body and the end of another."""
+    """Return the beginning of one body and the end of another."""
     return body[: _at(body, chance)] + other[_at(other, chance) :]
 
 
 def _node(body: bytes, chance: random.Random, other: bytes) -> bytes:
-    """Some value in a JSON document becomes another one, or is there twice."""
+    """Replace some value in a JSON document by another one, or write it twice."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -288,7 +288,7 @@ def _csv() -> list[tuple[bytes, ...]]:
 
 @cache
 def _tables() -> list[pa.Table]:
-    """The rows in several types of Arrow, the second with columns that aren't read."""
+    """Return the rows in several types of Arrow, the second with columns that aren't read."""
     columns = _columns(ROWS)
     plain = pa.table({name: pa.array(cells) for name, cells in columns.items()})
     texts = pa.array(columns["Origin/plant"])
@@ -350,7 +350,7 @@ def _v2_binary() -> list[tuple[bytes, ...]]:
 
 
 def _decoded(media_type: str, schema: Schema = SCHEMA) -> Callable[[bytes, Mutant], object]:
-    """Reads a body as a whole."""
+    """Read a body as a whole."""
     return lambda body, _: reader_of(media_type).decode(body, Terms({}, schema, LIMITS))
 
 
@@ -378,7 +378,7 @@ FORMS: dict[str, Form] = {
 
 
 def main() -> None:
-    """Searches, in bounded memory, and prints what is found as JSON."""
+    """Search, in bounded memory, and print what is found as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("form", choices=FORMS)
     parser.add_argument("--count", type=int, default=10_000)

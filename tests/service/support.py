@@ -50,7 +50,7 @@ NAMES = list(ROW)
 
 
 def spec_of(schema: Schema, **parts: Any) -> ModelSpec:
-    """The specification of a linear model of a schema."""
+    """Return the specification of a linear model of a schema."""
     ends = {
         feature.name: np.array([*feature.categories[:1], None] if feature.categories else [0.0, 1.0])
         for feature in schema.features
@@ -141,7 +141,7 @@ class FakeModel:
 
 
 def failing() -> None:
-    """What a model does before it answers."""
+    """Return what a model does before it answers."""
     raise ZeroDivisionError("secret")
 
 
@@ -216,7 +216,7 @@ class AppClient:
         self._stack.close()
 
     def request(self, method: str, path: str, *, kind: str = "", **arguments: Any) -> httpx.Response:
-        """Sends a request; `kind` is the media type of its body."""
+        """Send a request; `kind` is the media type of its body."""
         if kind:
             arguments["headers"] = {"content-type": kind}
 
@@ -243,12 +243,12 @@ class AppClient:
 
 
 def make_client(*found: FakeModel | tuple[str, str, str], **settings: Any) -> AppClient:
-    """Returns a client of an application that serves fake checkpoints."""
+    """Return a client of an application that serves fake checkpoints."""
     return AppClient(create_app(Settings(**settings), source=FakeSource(*found)))
 
 
 def pointers(response: httpx.Response, status: int | None = None) -> list[str]:
-    """Checks that a response is a problem, of a status, and returns its pointers."""
+    """Check that a response is a problem, of a status, and return its pointers."""
     assert status in (None, response.status_code), response.text
     assert response.headers["content-type"] == "application/problem+json"
     problem = response.json()
@@ -258,7 +258,7 @@ def pointers(response: httpx.Response, status: int | None = None) -> list[str]:
 
 
 def train_checkpoint(root: Path, name: str, *more: str) -> Path:
-    """Fits a tiny checkpoint with every kind of feature in a few seconds; returns its directory. `more` are options."""
+    """Fit a tiny checkpoint with every kind of feature in a few seconds; return its directory. `more` are options."""
     rows = np.random.default_rng(0)
     table = root / f"{name}.csv"
     lines = [",".join([*NAMES, "Consumption"])]

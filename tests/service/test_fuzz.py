@@ -77,14 +77,14 @@ def classifier() -> Iterator[AppClient]:
 
 @pytest.fixture(scope="module")
 def described(fake: AppClient) -> st.SearchStrategy[Any]:
-    """Requests as the service describes them itself."""
+    """Return requests as the service describes them itself."""
     document = fake.get("/openapi.json").json()
     strategy: st.SearchStrategy[Any] = schemathesis.openapi.from_dict(document)["/predict"]["POST"].as_strategy()
     return strategy
 
 
 def check(response: httpx.Response) -> None:
-    """Checks that the service did not fail and that every number of an answer is finite."""
+    """Check that the service did not fail and that every number of an answer is finite."""
     assert response.status_code in {200, 413, 422}, response.text
     if response.status_code != 200:
         assert response.headers["content-type"] == "application/problem+json"

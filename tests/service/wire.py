@@ -31,7 +31,7 @@ class Reply:
     body: bytes
 
     def problem(self) -> dict[str, Any]:
-        """Checks that the answer is a problem, and returns it."""
+        """Check that the answer is a problem, and return it."""
         assert self.headers["content-type"] == "application/problem+json"
         problem: dict[str, Any] = json.loads(self.body)
         assert problem["status"] == self.status
@@ -62,7 +62,7 @@ class Wire:
         return int(line.split()[1])
 
     def read(self, *, bodiless: bool = False) -> Reply:
-        """Reads one answer; interim ones are skipped, as every client does."""
+        """Read one answer; interim ones are skipped, as every client does."""
         while (status := self.status_line()) == 100:
             assert self._file.readline() == b"\r\n"
         headers = {}
@@ -73,7 +73,7 @@ class Wire:
         return Reply(status, headers, body)
 
     def end(self) -> bytes:
-        """Reads until the service closes the connection."""
+        """Read until the service closes the connection."""
         return self._file.read()
 
     def close(self) -> None:
@@ -102,13 +102,13 @@ class Served:
         return Wire(self.port)
 
     def ask(self, *parts: bytes) -> Reply:
-        """Sends bytes on a connection of their own, and returns the answer."""
+        """Send bytes on a connection of their own, and return the answer."""
         with self.wire() as wire:
             wire.send(*parts)
             return wire.read()
 
     def metric(self, name: str) -> float:
-        """Returns a number of /metrics, 0 if there is none."""
+        """Return a number of /metrics, 0 if there is none."""
         lines = self.ask(b"GET /metrics HTTP/1.1\r\n" + HOST + b"\r\n").body.decode().splitlines()
         return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} ")), 0.0)
 
@@ -128,7 +128,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 @contextmanager
 def served(*others: FakeModel | tuple[str, str, str], **settings: Any) -> Iterator[Served]:
-    """Serves a fake checkpoint on a free port, and others (`FakeSource`).
+    """Serve a fake checkpoint on a free port, and others (`FakeSource`).
 
     It says warnings only, unless the settings have a ``log_level``: its access log would fill the output of the tests.
     """

@@ -125,14 +125,14 @@ def fill_words(words: NDArray[np.uint32], layer: int, step: int, key: Any) -> No
 
 @as_written
 def _place(word: Any) -> Any:
-    """A word as a number x between -1 and 1, of 24 bits, and ``1 - x^2``, which in another order could be 0."""
+    """Return a word as a number x between -1 and 1, of 24 bits, and ``1 - x^2``, which in another order could be 0."""
     place = (Real(np.int32(np.int32(word) >> np.int32(8))) + HALF) * STEP
     return place, (ONE - place) * (ONE + place)
 
 
 @part
 def normal(word: Any) -> Any:
-    """The standard normal number at a word's quantile; its size is at most 5.4."""
+    """Return the standard normal number at a word's quantile; its size is at most 5.4."""
     place, rest = _place(word)
     depth = -quick_log(rest)
     near = polynomial(CENTRE[1:], depth - SHIFT, CENTRE[0])
@@ -185,7 +185,7 @@ def _draw(means: Floats, variances: Floats, words: Any) -> None:
 def _before_activation(
     below: Floats, through: Floats, after: Floats, slopes: Floats, ratios: Floats, gradient: Floats
 ) -> None:
-    """The gradient by a layer's values before the activation; its product with ``e / d`` is in ``ratios`` then."""
+    """Return the gradient by a layer's values before the activation; ``ratios`` gets its product with ``e / d``."""
     widest_vectors()
     for index in range(below.size):
         slope = (below[index] + through[index] * after[index]) * slopes[index]
@@ -250,7 +250,7 @@ before."""
 
 
 def layer_table(sizes: Sequence[tuple[int, int]], inputs: int, *, skip: bool) -> Integers:
-    """The table of layers, ``[L, 6]``.
+    """Return the table of layers, ``[L, 6]``.
 
     Args:
         sizes: `Architecture.layers`.
@@ -294,14 +294,14 @@ def _buffer(work: Any, layers: Any, rows: Any, number: Any, which: Any) -> Any:
 
 @part
 def last_values(work: Any, layers: Any, rows: Any) -> Any:
-    """The outputs of the network, or the gradient by them: a buffer, ``[B, P]``."""
+    """Return the outputs of the network, or the gradient by them: a buffer, ``[B, P]``."""
     last = len(layers) - 1
     return _buffer(work, layers, rows, last, 0).reshape((rows, layers[last, OUTPUTS]))
 
 
 @part
 def gather(features: Any, reads: Any, numbers: Any, inputs: Any, squares: Any) -> None:
-    """Inputs of some rows, what a member does not read as 0, with a column of ones; and their squares."""
+    """Return inputs of some rows, what a member does not read as 0, with a column of ones; and their squares."""
     width, at = features.shape[1], 0
     for row in numbers:
         for column in range(width):
@@ -331,7 +331,7 @@ def forward(
     key: Any,
     step: Any,
 ) -> None:
-    """The outputs of rows under draws of their own, see `last_values`.
+    """Return the outputs of rows under draws of their own, see `last_values`.
 
     Args:
         table: Room for the arguments of BLAS, ``[10]``.
@@ -393,7 +393,7 @@ def backward(
     below: Floats,
     rows: int,
 ) -> None:
-    """The gradient by all weights from that by the outputs, which is in their place (`last_values`).
+    """Return the gradient by all weights from that by the outputs, which is in their place (`last_values`).
 
     Args:
         table: Room for the arguments of BLAS, ``[10]``.
@@ -453,7 +453,7 @@ def draw_outputs(
     outputs: Floats,
     key: Any,
 ) -> None:
-    """Outputs of rows under draws of their own, for one member.
+    """Return outputs of rows under draws of their own, for one member.
 
     Args:
         mu: Means of the weights, ``[P]``.

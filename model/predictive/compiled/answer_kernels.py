@@ -212,7 +212,7 @@ def _fill(means: Reals, noise: Reals, weights: Reals, scale: Scale, row: Reals) 
 
 @part
 def _shape(row: Reals) -> tuple[Any, ...]:
-    """What the search needs to know of standardised components.
+    """Return what the search needs to know of standardised components.
 
     Returns:
         Third and fourth moment about 0, ``sum_c(weight_c / width_c^4)``, the least and the largest mean, and the
@@ -236,7 +236,7 @@ def _shape(row: Reals) -> tuple[Any, ...]:
 def _tails(
     row: Reals, value: Any, sign: Any, reach: Any, exponential: Callable[[Any], Any], complement: Callable[[Any], Any]
 ) -> tuple[float, float, float, float]:
-    """The tail (upper for sign 1, lower for -1), the density and its two derivatives at a value.
+    """Return the tail (upper for sign 1, lower for -1), the density and its two derivatives at a value.
 
     Args:
         row: Means, ``1 / (sqrt(2) width)`` and weights of standardised components, ``[3, C]``.
@@ -432,7 +432,7 @@ def find_tails(
 
 @part
 def row_of(components: int, real: Any) -> Any:
-    """A buffer for a row's components, the wide one, and some of weight 0, which make whole vectors; ``[3, ...]``."""
+    """Return a buffer for a row's components, the wide one, and padding of weight 0; ``[3, ...]``."""
     row = np.zeros((3, (components // 16 + 1) * 16), real)
     row[1] = 1.0
     return row

@@ -36,7 +36,7 @@ def _normalise(draws: Doubles, total: Doubles, mean: Doubles) -> None:
 
 @part
 def _entropy(draws: Doubles) -> float:
-    """The mean entropy of draws ``[C, S]``, in nats."""
+    """Return the mean entropy of draws ``[C, S]``, in nats."""
     uncertainty = 0.0
     for number in range(draws.shape[0]):
         for sample in range(draws.shape[1]):

@@ -26,7 +26,7 @@ MEMBERS, INPUTS, ROWS = 2, 5, 23
 
 
 def words(count: int, key: int, layer: int, step: int) -> NDArray[np.uint32]:
-    """The random words of a layer in a step."""
+    """Return the random words of a layer in a step."""
     from murho.model.bbb.compiled.network_kernels import fill_words
 
     out = np.empty(count, np.uint32)
@@ -36,7 +36,7 @@ def words(count: int, key: int, layer: int, step: int) -> NDArray[np.uint32]:
 
 @pytest.fixture(scope="module")
 def normals() -> Callable[..., NDArray[np.float32]]:
-    """The normal numbers of a layer in a step."""
+    """Return the normal numbers of a layer in a step."""
     from murho.model.bbb.compiled.network_kernels import normal
 
     @numba.njit  # type: ignore[untyped-decorator]
@@ -85,7 +85,7 @@ def made(
 def expected_gradients(
     taken: CompiledSteps, rows: Rows, prior: Prior, numbers: Tensor, normals: Any, options: StepOptions
 ) -> tuple[Tensor, list[Tensor]]:
-    """The log likelihood and the gradient of a first step, by automatic differentiation."""
+    """Return the log likelihood and the gradient of a first step, by automatic differentiation."""
     network, likelihood, draws = taken.plain.network, taken.plain.likelihood, taken.plain.step.draws
     means, variances = network.parts(network.mu), network.parts(network.sigma().square())
     numbers = numbers.repeat(draws)

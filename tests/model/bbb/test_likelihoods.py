@@ -170,7 +170,7 @@ def test_a_target_at_a_limit_has_the_density_and_the_slope_of_the_tail(side: flo
 def _log_density_and_gradient(
     likelihood: Likelihood, outputs: Tensor, targets: Tensor, weights: Tensor | None = None, beta: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """The log density, and the gradient of its weighted sum by the outputs, with even pulls on the means."""
+    """Return the log density, and the gradient of its weighted sum by the outputs, with even pulls on the means."""
     weights, leaf = torch.ones_like(targets) if weights is None else weights, outputs.clone().requires_grad_()
     log_density = likelihood.log_density(likelihood.reweight_mean_gradient(leaf, weights, beta), targets)
     (gradient,) = torch.autograd.grad((log_density * weights).sum(), leaf)

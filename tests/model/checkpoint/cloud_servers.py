@@ -41,7 +41,7 @@ class Cloud:
         return f"{self.kind}://{CONTAINER}"
 
     def environment(self, port: int | None = None) -> dict[str, str]:
-        """The variables by which the storage's library finds the server, or a proxy before it."""
+        """Return the variables by which the storage's library finds the server, or a proxy before it."""
         address = f"http://127.0.0.1:{port or self.port}"
         if self.kind == "gs":
             # Without a guess at the kind of bucket, which asks Google.
@@ -52,7 +52,7 @@ class Cloud:
 
 @contextmanager
 def cloud_server(kind: str, directory: Path) -> Iterator[Cloud]:
-    """Starts a server; it keeps its objects in memory. Skips the test where the server is not installed."""
+    """Start a server; it keeps its objects in memory. Skip the test where the server is not installed."""
     if kind == "gs":
         with _google() as port:
             yield Cloud("gs", port)
@@ -63,7 +63,7 @@ def cloud_server(kind: str, directory: Path) -> Iterator[Cloud]:
 
 @contextmanager
 def in_cloud_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Lets this process find a server."""
+    """Let this process find a server."""
     with mock.patch.dict("os.environ", variables):
         yield
         gc.collect()
@@ -80,7 +80,7 @@ def _google() -> Iterator[int]:
     from gcp_storage_emulator.handlers import objects
 
     def exclusive(upload: Any) -> Any:
-        """An upload that keeps the one precondition that Murho sets; the emulator knows none."""
+        """Return an upload that keeps the one precondition that Murho sets; the emulator knows none."""
 
         def insert(request: Any, response: Any, storage: Any) -> None:
             if request.query.get("ifGenerationMatch") == ["0"]:

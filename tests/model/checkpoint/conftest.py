@@ -22,7 +22,7 @@ def server() -> Iterator[S3Server]:
 
 @pytest.fixture(autouse=True)
 def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's directory of caches, where what can't be published is kept."""
+    """Return the user's directory of caches, where what can't be published is kept."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     return tmp_path / "caches"
 

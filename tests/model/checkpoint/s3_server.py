@@ -37,7 +37,7 @@ class S3Server:
 
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
-    """Starts a server in a thread; it keeps its objects in memory."""
+    """Start a server in a thread; it keeps its objects in memory."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     threaded = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     threaded.start()
@@ -50,7 +50,7 @@ def s3_server() -> Iterator[S3Server]:
 
 
 def s3_environment(port: int) -> dict[str, str]:
-    """The variables by which S3's library finds the server; secrets of the machine are out of reach."""
+    """Return the variables by which S3's library finds the server; secrets of the machine are out of reach."""
     return {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -132,7 +132,7 @@ def _cut(connection: socket.socket) -> None:
 
 
 def _close_patiently(loop: Any, creator: Any) -> None:
-    """Closes the connections of a file system that nothing refers to any more, as s3fs does, but waits for the end.
+    """Close the connections of a file system that nothing refers to any more, as s3fs does, but wait for the end.
 
     s3fs waits for 0.1 s. On a busy machine sockets stay open then, and warn in some later test.
     """
@@ -144,7 +144,7 @@ def _close_patiently(loop: Any, creator: Any) -> None:
 
 @contextmanager
 def in_environment(port: int) -> Iterator[None]:
-    """Lets this process find the server."""
+    """Let this process find the server."""
     with (
         mock.patch.dict("os.environ", s3_environment(port)),
         mock.patch.object(S3FileSystem, "close_session", staticmethod(_close_patiently)),

@@ -92,7 +92,7 @@ def rows_of(posterior: Posterior, rows: int) -> Columns:
 
 
 def measured(posterior: Posterior, *, repetitions: int = 5) -> Iterator[tuple[str, float, float]]:
-    """The cases, with the cost of each and the median of its processor time in seconds."""
+    """Return the cases, with the cost of each and the median of its processor time in seconds."""
     seeds = count(NEW_SEED)
     posterior.warm_up()
     for name, (rows, options) in CASES.items():

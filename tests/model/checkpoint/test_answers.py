@@ -164,7 +164,7 @@ ASKED = (
 
 @pytest.fixture(scope="module")
 def mixture() -> Posterior:
-    """A posterior with a mixture of three as noise, and the logarithm of the target."""
+    """Return a posterior with a mixture of three as noise, and the logarithm of the target."""
     return train_quickly(make_table(), members=2, noise="mixture", transform="log", epochs=10).posterior
 
 

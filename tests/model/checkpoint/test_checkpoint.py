@@ -126,7 +126,7 @@ def test_a_directory_that_can_not_be_written_is_found_out_before_the_fit(tmp_pat
 
 
 def _edit(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
-    """Changes `model.json` and seals it again, so that what else is checked is seen."""
+    """Change `model.json` and seal it again, so that what else is checked is seen."""
 
     def edit(directory: Path) -> None:
         facts = json.loads((directory / "model.json").read_text())
@@ -298,7 +298,7 @@ def test_order_and_indentation_may_change_and_values_and_names_not() -> None:
 
 @pytest.fixture
 def rent_copy(rent_checkpoints: Path, tmp_path: Path) -> Path:
-    """A copy of a checkpoint, to be changed."""
+    """Return a copy of a checkpoint, to be changed."""
     return Path(shutil.copytree(rent_checkpoints / "rent" / "1", tmp_path / "rent" / "1"))
 
 

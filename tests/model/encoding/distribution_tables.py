@@ -41,12 +41,12 @@ def paired_columns() -> dict[str, NDArray[Any]]:
 
 
 def distribution_of(columns: Columns, *folds: Any, **options: Any) -> FeatureDistribution:
-    """The distribution of the rows, which must be enough for one."""
+    """Return the distribution of the rows, which must be enough for one."""
     return present(fit_feature_distribution(schema_of(columns), columns, *folds, **options))
 
 
 def schema_of(columns: Columns, *, imputed: bool = True) -> Schema:
-    """A schema of numbers, of texts, of booleans called ``lift`` and of dates called ``day``."""
+    """Return a schema of numbers, of texts, of booleans called ``lift`` and of dates called ``day``."""
     features: list[Feature] = []
     for name, column in columns.items():
         kinds = {"lift": FeatureKind.BOOLEAN, "day": FeatureKind.DATE}

@@ -26,7 +26,7 @@ CARS = ROOT / "examples" / "cars.csv"
 def fitted(
     kind: FeatureKind, cells: list[Any], *, missing: bool = False, encoding: str = "standard", name: str = "x"
 ) -> tuple[Encoder, npt.NDArray[np.float32]]:
-    """An encoder of one feature, and its training rows, encoded."""
+    """Return an encoder of one feature, and its training rows, encoded."""
     categorical = kind is FeatureKind.CATEGORICAL
     column = np.array(cells, dtype=object if categorical else np.float64)
     categories = tuple(sorted({cell for cell in cells if cell is not None})) if categorical else ()
@@ -185,7 +185,7 @@ ENCODER = Encoder.fit(SCHEMA, COLUMNS, distribution=distribution_of(COLUMNS))
 
 
 def asked() -> dict[str, np.ndarray]:
-    """An ordinary row, one a little beyond a range, one far beyond it, an odd combination and an unseen category."""
+    """Return an ordinary row, one a little beyond a range, one far, an odd combination and an unseen category."""
     return {
         "first": np.array([0.0, 0.0, 0.0, 2.0, 0.0]),
         "second": np.array([1.0, 1.0, 1.0, 0.4, 1.0]),

@@ -73,7 +73,7 @@ def encoder_of(encoding: str = "standard") -> Encoder:
 
 
 def seen(values: np.ndarray, rule: Continuation) -> np.ndarray:
-    """What the network sees of values."""
+    """Return what the network sees of values."""
     return np.asarray(Ranges.of(encoder_of().parts, {"x": rule}).measure({"x": values})[1]["x"])
 
 

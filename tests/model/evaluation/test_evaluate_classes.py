@@ -24,7 +24,7 @@ def report(rooms: Posterior) -> dict[str, Any]:
 
 
 def renamed(table: pa.Table, names: dict[int, str | None]) -> pa.Table:
-    """The table with other classes in some rows."""
+    """Return the table with other classes in some rows."""
     labels = table.column("room").to_pylist()
     for row, name in names.items():
         labels[row] = name

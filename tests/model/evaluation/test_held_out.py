@@ -100,7 +100,7 @@ def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Pos
 
 
 def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, Encoded, NDArray[np.float64]]:
-    """A stand-in for a posterior: member k predicts a row by its column k and noise 1; targets have noise 1.
+    """Return a stand-in for a posterior: member k predicts a row by its column k and noise 1; targets have noise 1.
 
     The members' errors are independent, of std 1.
     """
@@ -121,7 +121,7 @@ def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, Encoded,
 
 
 def _in_pairs(rows: int, members: int) -> list[HeldOut]:
-    """Groups of rows, each with a pair of judges of its own."""
+    """Return groups of rows, each with a pair of judges of its own."""
     pairs = [(one, two) for one in range(members) for two in range(one)]
     return [HeldOut(np.arange(number, rows, len(pairs)), pair) for number, pair in enumerate(pairs)]
 

@@ -30,7 +30,7 @@ DOUBT = 0.3
 
 
 def posterior_of(factor: float, seed: int) -> tuple[Posterior, np.ndarray]:
-    """A linear classifier of regions, and the true class probabilities, ``[regions, C]``.
+    """Return a linear classifier of regions, and the true class probabilities, ``[regions, C]``.
 
     The truth deviates from the means by so many standard deviations of the posterior as a draw times ``factor`` does.
     """

@@ -41,7 +41,7 @@ def schema_of(features: int, *, imputed: bool = True) -> Schema:
 
 
 def shares_of(game: Game, cells: NDArray[np.float64]) -> tuple[Why, NDArray[np.float64]]:
-    """The shares of a game of the known cells and their values ``[B, F]``, and what all cells are worth."""
+    """Return the shares of a game of the known cells and their values ``[B, F]``, and what all cells are worth."""
     columns = dict(zip((f"x{place}" for place in range(cells.shape[1])), cells.T, strict=True))
 
     def play(columns: Any) -> Prediction:

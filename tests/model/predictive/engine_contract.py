@@ -153,7 +153,7 @@ LEVELS = tuple(0.5 * step for step in range(1, 200))
 
 
 def std_of_percentiles(percentiles: np.ndarray) -> np.ndarray:
-    """Standard deviation of each row's distribution from its percentiles at `LEVELS`, by the trapezoid rule."""
+    """Return standard deviation of each row's distribution from its percentiles at `LEVELS`, by the trapezoid rule."""
     weights = np.ones(len(LEVELS))
     weights[[0, -1]] = 0.5
     mean = np.average(percentiles, axis=1, weights=weights)

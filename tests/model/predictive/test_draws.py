@@ -20,7 +20,7 @@ from tests.model.oracles import biases_of, weights_of
 
 
 def normals(seed: int, block: int, members: int, count: int) -> np.ndarray:
-    """The numbers of one block of draws, ``[BLOCK, P]``."""
+    """Return the numbers of one block of draws, ``[BLOCK, P]``."""
     generator = np.random.Philox(key=seed, counter=[0, 0, 0, block])
     return np.asarray(draw_coupled_normals(generator, block, members, count).double())
 
@@ -120,7 +120,7 @@ def _kept(most_draws: int = 100, cache: DrawCache | None = None) -> PosteriorDra
 
 @pytest.fixture
 def made() -> Iterator[Mock]:
-    """Counts how often draws are made."""
+    """Count how often draws are made."""
     with patch.object(DrawMaker, "make", autospec=True, side_effect=DrawMaker.make) as make:
         yield make
 

@@ -25,7 +25,7 @@ Forward = Callable[[Draws, Tensor], Tensor]
 
 @pytest.fixture(params=["torch", "compiled"])
 def forward(request: pytest.FixtureRequest) -> Forward:
-    """The forward pass of every engine."""
+    """Return the forward pass of every engine."""
     if request.param == "torch":
         return forward_module.forward
     return _compiled().forward
@@ -54,7 +54,7 @@ def _rows(count: int) -> Tensor:
 
 
 def _defined(draws: Draws, rows: Tensor) -> Tensor:
-    """A loop over draws and layers, float64."""
+    """Return a loop over draws and layers, float64."""
     outputs = []
     for draw in range(len(draws)):
         values = inputs = rows.double()

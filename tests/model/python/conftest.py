@@ -29,7 +29,7 @@ def rents(rent: Posterior) -> NumberDistribution:
 
 @pytest.fixture(scope="session")
 def quarter() -> Posterior:
-    """A model of the district of a flat."""
+    """Return a model of the district of a flat."""
     options = make_options(
         {"hidden": (8,), "members": 1, "epochs": 15, "encoding": "standard", "temperature": 1.0, "ignore": ("day",)}
     )

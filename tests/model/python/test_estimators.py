@@ -61,7 +61,7 @@ def alike(actual: Any, expected: Any) -> None:
 
 
 def line(rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    """A noisy plane over three features."""
+    """Return a noisy plane over three features."""
     generator = np.random.default_rng(0)
     X = generator.normal(size=(rows, 3))
     return X, X @ [60.0, 30.0, 10.0] + 5.0 * generator.normal(size=rows)
@@ -104,7 +104,7 @@ def rents() -> pd.DataFrame:
 
 @pytest.fixture(params=["number", "classes"])
 def fitted(request: pytest.FixtureRequest) -> tuple[Estimator, pd.DataFrame]:
-    """An estimator of either kind, and rows that it has not seen."""
+    """Return an estimator of either kind, and rows that it has not seen."""
     names = ("of_rent", "flats") if request.param == "number" else ("of_code", "rents")
     estimator, rows = map(request.getfixturevalue, names)
     return estimator, rows

@@ -22,7 +22,7 @@ def stage(number: int, done: float) -> Stage:
 
 
 def use(reporter: TerminalReporter) -> None:
-    """A fit, the next one with worse scores, and an epoch of it that follows its schedule twice as fast."""
+    """Return a fit, the next one with worse scores, and an epoch of it that follows its schedule twice as fast."""
     reporter.stage(stage(2, 0.0))
     reporter.show_scores(Attempt(CANDIDATE, "trial", 2.3, 1.5, 1.0))
     reporter.stage(stage(3, 0.5))

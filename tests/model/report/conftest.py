@@ -13,7 +13,7 @@ from tests.model.conftest import make_table, train_quickly
 
 @pytest.fixture(scope="session")
 def trained() -> Trained:
-    """A search of two candidates on the table of flats."""
+    """Return a search of two candidates on the table of flats."""
     return train_quickly(make_table(), members=2, noise="auto", epochs=40)
 
 

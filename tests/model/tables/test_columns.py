@@ -14,7 +14,7 @@ KINDS = [pa.string(), pa.large_string(), pa.string_view()]
 
 
 def column_of(kind: pa.DataType, form: str) -> pa.ChunkedArray:
-    """The texts three times, behind one that is cut off: plain, or as a dictionary of two chunks."""
+    """Return the texts three times, behind one that is cut off: plain, or as a dictionary of two chunks."""
     if form == "plain":
         cells = pa.array(["cut off", *TEXTS], kind)[1:]
         return pa.chunked_array([cells, cells, cells])

@@ -32,7 +32,7 @@ CARS = ROOT / "examples" / "cars.csv"
 
 
 def table_of(rows: int = 40, **columns: Any) -> pa.Table:
-    """A table with a target ``y`` and a feature ``x`` beside the columns given, which are repeated."""
+    """Return a table with a target ``y`` and a feature ``x`` beside the columns given, which are repeated."""
     fill = {name: (list(cells) * rows)[:rows] for name, cells in columns.items()}
     return pa.table({"y": [row * 0.5 for row in range(rows)], "x": [(row * 7 % 5) / 2 for row in range(rows)], **fill})
 

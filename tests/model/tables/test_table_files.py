@@ -276,7 +276,7 @@ class TestExcel:
         assert "no sheet has cells" in refusal(written(tmp_path, self.book([]), "b.xlsx"))
 
     def broken(self, old: str, new: str) -> bytes:
-        """A workbook of 2 rows, with something else in its sheet."""
+        """Return a workbook of 2 rows, with something else in its sheet."""
         sink = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(self.book([["a", "b"], [1, 2]]))) as book, zipfile.ZipFile(sink, "w") as other:
             for name in book.namelist():
@@ -360,7 +360,7 @@ def csv_of(columns: dict[str, list[str]], end: str = "\n") -> bytes:
 
 
 def outcome(table: Any, **options: Any) -> Any:
-    """What a training makes of a table: its report, canonical columns and targets, or the message of its refusal."""
+    """Return what a training makes of a table: report, canonical columns and targets, or why it refuses it."""
     try:
         prepared = prepare_table(table, "y", make_options(options))
     except MurhoError as error:

@@ -118,7 +118,7 @@ def test_row_order_trains_with_any_number_of_members(members: int) -> None:
 
 
 def _learnable(table: pa.Table, rows: np.ndarray[Any, Any] | None = None, **options: Any) -> tuple[Training, str]:
-    """The rows, and what was said of them."""
+    """Return the rows, and what was said of them."""
     notes = Notes()
     validated = make_options(options)
     prepared = replace(prepare_table(table, "rent", validated), rows=rows)

@@ -69,7 +69,7 @@ COLUMNS: dict[str, np.ndarray] = {
 def posterior_of(
     first: list[tuple[str, float, float]], last: list[float], skip: dict[str, float], columns: Columns
 ) -> Posterior:
-    """The posterior of a known function: relu units ``(input, weight, bias)``, their last weights, a linear part."""
+    """Return the posterior of a known function: relu units ``(input, weight, bias)``, last weights, a linear part."""
     schema = schema_of(columns, imputed=False)
     encoder = Encoder.fit(schema, columns)
     architecture = Architecture(encoder.width, (len(first),), 1, "relu", members=1, skip=True)

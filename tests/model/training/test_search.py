@@ -230,7 +230,7 @@ class _Fails(Notes):
 
 
 def _search(notes: Notes) -> dict[str, Any]:
-    """What ``model.json`` would say of the training."""
+    """Return what ``model.json`` would say of the training."""
     trained = train_quickly(make_table(rows=90), notes, members=2, noise="auto")
     training: dict[str, Any] = orjson.loads(orjson.dumps(trained.spec.training))
     return training

@@ -29,7 +29,7 @@ def table(rows: int = 240, seed: int = 0) -> pa.Table:
 
 
 def changed(rows: pa.Table, name: str, cells: object) -> pa.Table:
-    """The table with other cells in a column."""
+    """Return the table with other cells in a column."""
     return rows.set_column(rows.column_names.index(name), name, pa.array(cells))
 
 

@@ -16,7 +16,7 @@ GAPS = np.where(RANDOM.uniform(size=ROWS) < 0.1, np.nan, PLACE)
 
 
 def checked(targets: Doubles, rmse: float, *, forward: bool = False, scale: float = 1.0) -> float | None:
-    """The error of the trees if they err clearly less than this, in the unit of the scale."""
+    """Return the error of the trees if they err clearly less than this, in the unit of the scale."""
     cities = CITY.copy()
     cities[OTHER > 2.0] = None
     columns = {"place": GAPS, "city": cities, "constant": np.full(ROWS, np.nan), "other": OTHER}

@@ -48,14 +48,14 @@ def _correlated(rows: int) -> np.ndarray:
 
 
 def _linear(table: pa.Table) -> tuple[Posterior, int]:
-    """A linear checkpoint of known noise, and the number of its weights and its bias."""
+    """Return a linear checkpoint of known noise, and the number of its weights and its bias."""
     options = make_options(LINEAR | {"noise": "fixed", "noise_sigma": NOISE, "epochs": 1})
     trained = train(table, "y", options, reporter=Notes()).posterior
     return trained, trained.architecture.inputs + 1
 
 
 def _with_posterior(plain: Posterior, mean: Tensor, sigma: Tensor) -> Posterior:
-    """The same with a given posterior of its inputs' weights and its bias, ``[D + 1]`` each."""
+    """Return the same with a given posterior of its inputs' weights and its bias, ``[D + 1]`` each."""
     parts = {"mu": mean, "rho": inverse_softplus(sigma)}
     tensors = {}
     for name, values in parts.items():
@@ -232,7 +232,7 @@ def test_an_interrupted_update_keeps_the_best_so_far(old: Posterior) -> None:
 
 
 def _turned(table: pa.Table) -> pa.Table:
-    """The table with the first two classes exchanged: what the checkpoint has learned is wrong there."""
+    """Return the table with the first two classes exchanged: what the checkpoint has learned is wrong there."""
     swapped = {CLASSES[0]: CLASSES[1], CLASSES[1]: CLASSES[0]}
     labels = [swapped.get(label, label) for label in table.column("room").to_pylist()]
     return table.set_column(table.column_names.index("room"), "room", [labels])

@@ -19,7 +19,7 @@ MEMBERS, FOLDS = 10, 5
 
 
 def least_squares(rows: int, features: int, seed: int) -> tuple[FunctionShare, float]:
-    """The share of ten least-squares fits of all but a fifth of the rows, and the true one on fresh rows."""
+    """Return the share of ten least-squares fits of all but a fifth of the rows, and the true one on fresh rows."""
     generator = np.random.default_rng(seed)
     x, fresh = generator.normal(size=(rows, features)), generator.normal(size=(4_000, features))
     effects = generator.normal(size=features)

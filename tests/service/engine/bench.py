@@ -27,7 +27,7 @@ def job_of(
     options: PredictOptions = PredictOptions(samples=4),  # noqa: B008 - immutable
     rows_of_pass: int | None = None,
 ) -> Job:
-    """A job; each row costs 1 by default."""
+    """Return a job; each row costs 1 by default."""
     cost = float(rows) if cost is None else cost
     return Job(model, {}, options, rows, cost, caller, deadline, 0, rows_of_pass)
 
@@ -85,7 +85,7 @@ class Bench:
         return tasks
 
     async def hold(self, job: Job | None = None) -> Job:
-        """Submits a job, and waits until its pass has begun."""
+        """Submit a job, and wait until its pass has begun."""
         job = job or job_of()
         await self.submit(job)
         await asyncio.to_thread(self._begun.wait, 20)

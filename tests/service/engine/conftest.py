@@ -22,5 +22,5 @@ async def bench() -> AsyncIterator[Bench]:
 
 @pytest.fixture
 def short_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass takes 100 rows."""
+    """Let a pass take 100 rows."""
     monkeypatch.setattr(scheduler, "PASS_SECONDS", 100 * FIRST_SECONDS_PER_COST)

@@ -34,7 +34,7 @@ def ends() -> Iterator[tuple[Channel, Channel]]:
 
 
 def files() -> int:
-    """Number of open files."""
+    """Return the number of open files."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 

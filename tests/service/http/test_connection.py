@@ -32,21 +32,21 @@ def service() -> Iterator[Served]:
 
 @pytest.fixture
 def wire(service: Served) -> Iterator[Wire]:
-    """A connection to the service."""
+    """Return a connection to the service."""
     with service.wire() as wire:
         yield wire
 
 
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[Served]:
-    """A service with short times."""
+    """Return a service with short times."""
     with served(header_timeout=0.3, idle_timeout=0.3, request_timeout=1.0, send_timeout=2.0) as service:
         yield service
 
 
 @pytest.fixture
 def slow_model(service: Served) -> Iterator[Callable[[float], None]]:
-    """Makes the answers of the service take some seconds, and counts them in `service.model.calls`."""
+    """Make the answers of the service take some seconds, and count them in `service.model.calls`."""
 
     def take(seconds: float) -> None:
         service.model.before = lambda: time.sleep(seconds)

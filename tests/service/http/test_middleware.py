@@ -123,7 +123,7 @@ CHANGES = (
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[Served]:
-    """A service without keys on 127.0.0.1."""
+    """Return a service without keys on 127.0.0.1."""
     with served() as service:
         yield service
 

@@ -33,7 +33,7 @@ def rows() -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def told() -> FakeModel:
-    """A model that knows the distribution of its training rows, its targets and its calibration."""
+    """Return a model that knows the distribution of its training rows, its targets and its calibration."""
     model = FakeModel()
     columns = rows()
     targets = QuantileScores.fit(columns["Weight"] / 100.0)

@@ -22,7 +22,7 @@ USER = "postgres" if os.getuid() == 0 else None
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Path]:
-    """The directory of a PostgreSQL server, with its socket; as root it runs as another user."""
+    """Return the directory of a PostgreSQL server, with its socket; as root it runs as another user."""
     if not FOUND:
         pytest.skip("PostgreSQL is not installed")
     home = Path(tempfile.mkdtemp(prefix="pg"))  # a socket's path is short
@@ -49,7 +49,7 @@ def start_postgres(home: Path) -> None:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a store that isn't there yet."""
+    """Return the address of a store that isn't there yet."""
     if request.param == "sqlite":
         return str(tmp_path / "murho.db")
     home: Path = request.getfixturevalue("postgres")

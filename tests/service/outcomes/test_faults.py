@@ -27,7 +27,7 @@ CELLS = {"Weight": 3000.0, "Horsepower": 100.0, "Automatic": 1.0, "Year": 2000.0
 
 
 def predicted(client: AppClient) -> str:
-    """A recorded prediction's id; the answer comes at once."""
+    """Return a recorded prediction's id; the answer comes at once."""
     begun = time.monotonic()
     (key,) = client.post("/predict", {"inputs": [ROW], "record": True}).json()["ids"]
     assert key is not None
@@ -36,7 +36,7 @@ def predicted(client: AppClient) -> str:
 
 
 def answer_of(model: FakeModel, rows: int = 1, **cells: float) -> Prediction:
-    """The answer for equal rows, with what is recorded of it."""
+    """Return the answer for equal rows, with what is recorded of it."""
     columns = {
         name: np.array([cell] * rows, object if name == "Origin/plant" else None)
         for name, cell in (CELLS | cells).items()
@@ -165,7 +165,7 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
 
 
 def _killed(address: str, step: str, told: Any) -> None:
-    """Records until it is killed at a step."""
+    """Record until it is killed at a step."""
     model, patch, run = FakeModel(), pytest.MonkeyPatch(), _Queue.run
 
     def die(*_: object) -> None:

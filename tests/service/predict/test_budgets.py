@@ -61,7 +61,7 @@ async def _waiting() -> None:
 
 
 def begin(service: Served, head: bytes, *, chunked: bool) -> Wire:
-    """Sends 3 MiB of a body that never ends."""
+    """Send 3 MiB of a body that never ends."""
     wire = service.wire()
     size = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % (60 * 2**20)
     wire.send(b"POST %b\r\nHost: localhost\r\n%b\r\n\r\n" % (head, size))

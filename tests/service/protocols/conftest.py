@@ -10,6 +10,6 @@ from tests.service.support import AppClient, FakeModel, make_client
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[AppClient]:
-    """A service of ``cars``, with every kind of feature, and of ``numbers``."""
+    """Return a service of ``cars``, with every kind of feature, and of ``numbers``."""
     with make_client(FakeModel(), FakeModel("numbers", schema=NUMBERS), max_rows=1000, samples=4) as client:
         yield client

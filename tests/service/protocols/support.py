@@ -30,18 +30,18 @@ def row_tensors(rows: int = 1, **changes: Any) -> list[dict[str, Any]]:
 
 
 def text_bytes(*texts: bytes) -> bytes:
-    """A BYTES tensor."""
+    """Return a BYTES tensor."""
     return b"".join(len(text).to_bytes(4, "little") + text for text in texts)
 
 
 def with_blobs(document: dict[str, Any], *blobs: bytes) -> dict[str, Any]:
-    """The arguments of a POST whose body is JSON and then bytes."""
+    """Return the arguments of a POST whose body is JSON and then bytes."""
     text = orjson.dumps(document)
     return {"content": text + b"".join(blobs), "headers": {LENGTH: str(len(text))}}
 
 
 def binary(name: str, values: NDArray[Any], datatype: str, shape: list[int] | None = None) -> dict[str, Any]:
-    """The description of a binary input of numbers."""
+    """Return the description of a binary input of numbers."""
     return {
         "name": name,
         "shape": list(values.shape) if shape is None else shape,
@@ -51,7 +51,7 @@ def binary(name: str, values: NDArray[Any], datatype: str, shape: list[int] | No
 
 
 def error_of(response: httpx.Response, status: int = 400) -> str:
-    """Checks that a response is an error of the protocol, and returns its text."""
+    """Check that a response is an error of the protocol, and return its text."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     document = response.json()
@@ -60,7 +60,7 @@ def error_of(response: httpx.Response, status: int = 400) -> str:
 
 
 def outputs(response: httpx.Response) -> dict[str, NDArray[Any]]:
-    """The outputs of an answer, whether they are JSON or bytes."""
+    """Return the outputs of an answer, whether they are JSON or bytes."""
     assert response.status_code == 200, response.text
     length = response.headers.get(LENGTH)
     body = response.content

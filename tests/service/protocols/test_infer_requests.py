@@ -134,7 +134,7 @@ def test_whole_numbers_keep_their_digits_beside_null() -> None:
 
 
 def x_with(**changes: Any) -> dict[str, Any]:
-    """A good request of one matrix, with changes to its tensor."""
+    """Return a good request of one matrix, with changes to its tensor."""
     return {"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP64", "data": [3000, 100, 1], **changes}]}
 
 
@@ -234,7 +234,7 @@ CARS = "/v2/models/cars/infer"
 
 
 def read(data: bytes, datatype: str, *shape: int) -> list[Any]:
-    """The column of a model of one feature that may be missing, from the bytes of its tensor."""
+    """Return the column of a model of one feature that may be missing, from the bytes of its tensor."""
     kind = FeatureKind.CATEGORICAL if datatype == "BYTES" else FeatureKind.NUMERIC
     if datatype == "BOOL":
         kind = FeatureKind.BOOLEAN

@@ -57,7 +57,7 @@ def client(service: Served) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def expected(service: Served) -> dict[str, Any]:
-    """The answer of POST /predict to the same rows."""
+    """Return the answer of POST /predict to the same rows."""
     texts = {name: [text.decode() or None for text in COLUMNS[name]] for name in ("Year",)}
     power = [None if np.isnan(value) else float(value) for value in COLUMNS["Horsepower"]]
     rest = {name: COLUMNS[name].tolist() for name in ("Weight", "Automatic", "Origin/plant")}
@@ -69,7 +69,7 @@ def expected(service: Served) -> dict[str, Any]:
 
 
 def check(result: Any, expected: dict[str, Any]) -> None:
-    """Checks that an answer is that of POST /predict, to the last bit."""
+    """Check that an answer is that of POST /predict, to the last bit."""
     for name in ("mean", "std", "epistemic_std", "aleatoric_std"):
         values = result.as_numpy(name)
         assert values.dtype == np.float64

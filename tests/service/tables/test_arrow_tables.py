@@ -42,7 +42,7 @@ def test_a_dictionary_that_grows_is_counted_in_each_of_its_states() -> None:
 
 
 def with_size(body: bytes, old: int, new: int) -> bytes:
-    """A body with another size, 64 bits, in front of the first of two compressed buffers."""
+    """Return a body with another size, 64 bits, in front of the first of two compressed buffers."""
     assert body.count(struct.pack("<q", old)) == 2
     return body.replace(struct.pack("<q", old), struct.pack("<q", new), 1)
 
@@ -69,7 +69,7 @@ def test_a_small_stream_of_a_large_table_is_refused(kind: str) -> None:
 
 
 def views_of(count: int, text: bytes) -> pa.Array:
-    """The same text for all rows, in the body once."""
+    """Return the same text for all rows, in the body once."""
     views = np.zeros((count, 4), np.int32)
     views[:, 0], views[:, 1] = len(text), np.frombuffer(text[:4], np.int32)
     return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(views), pa.py_buffer(text)])

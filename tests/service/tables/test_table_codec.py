@@ -26,7 +26,7 @@ PIECE = 5
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has cells converted a few rows at a time."""
+    """Have cells converted a few rows at a time."""
     monkeypatch.setattr(arrow_tables, "PIECE_ROWS", PIECE)
     monkeypatch.setattr(csv_tables, "TEXT_BYTES", 400)
 

@@ -40,7 +40,7 @@ def test_series_of_a_version_end_with_it() -> None:
 
 
 def doubt(prediction: Any) -> dict[str, float]:
-    """The sums of two answers, by the names of their metrics."""
+    """Return the sums of two answers, by the names of their metrics."""
     telemetry = made()
     for _ in range(2):
         telemetry.versions["cars", "1"].count_rows(prediction, len(prediction))

@@ -20,7 +20,7 @@ VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 @pytest.fixture
 def spans(client: AppClient) -> InMemorySpanExporter:
-    """The spans of the client's application."""
+    """Return the spans of the client's application."""
     exporter = InMemorySpanExporter()
     outermost = getattr(client.app, "middleware_stack", None)
     assert isinstance(outermost, RequestLog)

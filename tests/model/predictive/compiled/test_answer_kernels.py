@@ -33,7 +33,7 @@ def rows_of(mixture: Mixture) -> list[Row]:
 
 
 def by_row(mixture: Mixture, scores: Tensor) -> Tensor:
-    """The same levels of every row, ``[B, L]``."""
+    """Return the same levels of every row, ``[B, L]``."""
     values, settled = np.zeros((mixture.means.shape[1], len(scores))), np.zeros(len(scores), dtype=np.bool_)
     buffers = row_of(len(mixture.means), np.float32), row_of(len(mixture.means), np.float64)
     for number, row in enumerate(rows_of(mixture)):

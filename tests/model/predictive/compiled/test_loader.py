@@ -74,7 +74,7 @@ print(outer(3.0), len(outer.stats.cache_hits), len(outer.stats.cache_misses))
 
 
 def ask_for(place: Path, *codes: str) -> list[list[str]]:
-    """What processes print that import the same kernels at the same time."""
+    """Return what processes print that import the same kernels at the same time."""
     (place / "kernels").mkdir(exist_ok=True)
     (place / "kernels" / "__init__.py").write_text(TOGETHER)
     (place / "kernels" / "outer.py").write_text(COMPILED)
