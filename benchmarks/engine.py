@@ -109,8 +109,8 @@ def exact_answers(task: EngineTask, rows: Floats, samples: int, seed: int = 0) -
     draws = posterior.draws.first(samples, seed)
     outputs = forward(draws.double(), torch.from_numpy(rows).double())
     plan = posterior.target.plan(PredictOptions(samples=samples), None, posterior.device)
-    widening = torch.zeros(len(rows), dtype=torch.bool)
-    return DrawnRows(outputs, draws.members, widening, posterior.target, TorchEngine()).answer(plan)
+    only_widen = torch.zeros(len(rows), dtype=torch.bool)
+    return DrawnRows(outputs, draws.members, only_widen, posterior.target, TorchEngine()).answer(plan)
 
 
 def deviations(answer: Mapping[str, Any], exact: Mapping[str, Doubles]) -> dict[str, float]:

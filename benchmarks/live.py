@@ -96,11 +96,11 @@ def _ours(method: AdaptationMethod) -> Callable[[Asked, int], Doubles]:
         for row in range(len(found)):
             if row > late:
                 then = states[row - late - 1]
-                state = state.update(pits[row - late - 1 : row - late], None if then.moved is None else then)
+                state = state.update(pits[row - late - 1 : row - late], None if then.drift_map is None else then)
             states.append(state)
-            found[row] = asked.band(row, state.moved)
-            if state.moved is not None:
-                pits[row] = float(torch.special.ndtr(state.moved.nominal_of(asked.scores[row])))
+            found[row] = asked.band(row, state.drift_map)
+            if state.drift_map is not None:
+                pits[row] = float(torch.special.ndtr(state.drift_map.nominal_of(asked.scores[row])))
         return found
 
     return bands

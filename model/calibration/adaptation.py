@@ -101,7 +101,7 @@ class Adaptation(Stored):
         most = FURTHEST if self.method == "rolling" else STEP  # quantiles go by order, whatever the sizes are
         scores = torch.from_numpy(ndtri(pits)).clamp(-most, most)
         tails = self.tails
-        if then is not None and (moved := then.moved) is not None:
+        if then is not None and (moved := then.drift_map) is not None:
             if kept is not None:
                 reached = moved.calibrate(torch.from_numpy(kept))
                 moved = ConformalMap(tuple(kept.tolist()), tuple(reached.tolist()), moved.rows)
@@ -118,7 +118,7 @@ class Adaptation(Stored):
         return replace(self, outcomes=self.outcomes + len(pits), scores=newest, tails=tails)
 
     @cached_property
-    def moved(self) -> ConformalMap | None:
+    def drift_map(self) -> ConformalMap | None:
         """From nominal scores to scores under the checkpoint's calibration; None for too few outcomes."""
         scores = np.array(self.scores)
         if self.method == "rolling" or not len(scores):

@@ -127,24 +127,24 @@ class ConformalMap(Stored):
             np.concatenate([[observed[0] - FAR * slopes[0]], observed, [observed[-1] + FAR * slopes[1]]]),
         )
 
-    def calibrate(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+    def calibrate(self, scores: Tensor, only_widen: Tensor | bool = False) -> Tensor:
         """Scores in the raw predictive that calibrated bands reach to, in the shape of the nominal scores.
 
         Args:
             scores: Nominal scores, any shape.
-            widening: Where a band may only become wider, broadcastable to ``scores``: for rows unlike the held-out
+            only_widen: Where a band may only become wider, broadcastable to ``scores``: for rows unlike the held-out
                 rows, which are no evidence that the raw band is too wide there. Such a row keeps its median, and each
                 side of a band reaches as far from it as the raw or the calibrated one, whichever is further.
         """
-        values, only_wider = _arrays(scores, widening)
+        values, only_wider = _arrays(scores, only_widen)
         nominal, observed = self._polygon
         reached = np.interp(values, nominal, observed)
         wider = np.copysign(np.maximum(np.abs(reached - self.centre), np.abs(values)), values)
         return _like(scores, np.where(only_wider, wider, reached))
 
-    def nominal_of(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+    def nominal_of(self, scores: Tensor, only_widen: Tensor | bool = False) -> Tensor:
         """Return the inverse of `calibrated`."""
-        values, only_wider = _arrays(scores, widening)
+        values, only_wider = _arrays(scores, only_widen)
         nominal, observed = self._polygon
         from_median = np.interp(values + self.centre, observed, nominal)
         closer = np.copysign(np.minimum(np.abs(from_median), np.abs(values)), values)
@@ -165,25 +165,25 @@ class AdaptedMap:
     """The map of outcomes, and after it the checkpoint's calibration; see `model.calibration.adaptation`.
 
     Attributes:
-        moved: From nominal scores to scores under the checkpoint's calibration.
+        drift_map: From nominal scores to scores under the checkpoint's calibration.
         base: The checkpoint's calibration; None: its answers are raw.
     """
 
-    moved: ConformalMap
+    drift_map: ConformalMap
     base: ConformalMap | None
 
-    def calibrate(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+    def calibrate(self, scores: Tensor, only_widen: Tensor | bool = False) -> Tensor:
         """Scores in the raw predictive, see `ConformalMap.calibrate`; rows that may only widen move all the same."""
-        moved = self.moved.calibrate(scores)
-        return moved if self.base is None else self.base.calibrate(moved, widening)
+        drifted = self.drift_map.calibrate(scores)
+        return drifted if self.base is None else self.base.calibrate(drifted, only_widen)
 
-    def nominal_of(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+    def nominal_of(self, scores: Tensor, only_widen: Tensor | bool = False) -> Tensor:
         """Return the inverse of `calibrated`."""
-        return self.moved.nominal_of(scores if self.base is None else self.base.nominal_of(scores, widening))
+        return self.drift_map.nominal_of(scores if self.base is None else self.base.nominal_of(scores, only_widen))
 
 
-def _arrays(scores: Tensor, widening: Tensor | bool) -> tuple[Doubles, NDArray[np.bool_]]:
-    mask = widening.cpu().numpy() if isinstance(widening, Tensor) else np.asarray(widening)
+def _arrays(scores: Tensor, only_widen: Tensor | bool) -> tuple[Doubles, NDArray[np.bool_]]:
+    mask = only_widen.cpu().numpy() if isinstance(only_widen, Tensor) else np.asarray(only_widen)
     return scores.detach().cpu().numpy(), mask
 
 
@@ -307,7 +307,7 @@ class CalibratedSpread:
         weights = np.exp(-0.5 * nominal**2)
         weights /= weights.sum()
         scores = torch.from_numpy(nominal)
-        reached = [nominal, *(calibration.calibrate(scores, widening).numpy() for widening in (False, True))]
+        reached = [nominal, *(calibration.calibrate(scores, only_widen).numpy() for only_widen in (False, True))]
         before = calibration.base if isinstance(calibration, AdaptedMap) else calibration
         unmoved = [scores.numpy() if before is None else before.calibrate(scores, w).numpy() for w in (False, True)]
         furthest = max(float(np.abs(each).max()) for each in (*reached, *unmoved))
@@ -320,12 +320,12 @@ class CalibratedSpread:
         moves = np.stack(means[1:3]) - np.stack(means[3:]) if isinstance(calibration, AdaptedMap) else None
         return cls(torch.from_numpy(furthest * NODES).to(device), np.stack(forms[:3]), moves)
 
-    def ratio(self, quantiles: Doubles, widening: NDArray[np.bool_]) -> Doubles:
+    def ratio(self, quantiles: Doubles, only_widen: NDArray[np.bool_]) -> Doubles:
         """Calibrated over raw standard deviation of each row, ``[B]``.
 
         Args:
             quantiles: Raw quantiles at the nodes, ``[B, n]``, in the target's unit.
-            widening: The rows where bands may only widen, ``[B]``.
+            only_widen: The rows where bands may only widen, ``[B]``.
 
         Returns:
             Finite and positive. 1 for a row whose quantiles are all the same, or so large that their differences
@@ -335,23 +335,23 @@ class CalibratedSpread:
             apart = quantiles - quantiles[:, len(NODES) // 2, None]
             apart /= np.abs(apart).max(axis=1, keepdims=True)
             raw, inside, beyond = ((apart @ self.forms) * apart).sum(axis=2)
-            ratio = np.sqrt(np.where(widening, beyond, inside) / raw)
+            ratio = np.sqrt(np.where(only_widen, beyond, inside) / raw)
         return np.where((ratio > 0.0) & (ratio < np.inf), ratio, 1.0)
 
-    def shift_mean(self, mean: Doubles, quantiles: Doubles, widening: NDArray[np.bool_]) -> Doubles:
+    def shift_mean(self, mean: Doubles, quantiles: Doubles, only_widen: NDArray[np.bool_]) -> Doubles:
         """Return the mean of each row, ``[B]``, as outcomes move it.
 
         Args:
             mean: The raw mean, ``[B]``.
             quantiles: See `ratio`.
-            widening: See `ratio`.
+            only_widen: See `ratio`.
         """
         if self.moves is None:
             return mean
         with np.errstate(all="ignore"):
             by = (quantiles - quantiles[:, len(NODES) // 2, None]) @ self.moves.T
-            moved = (mean + np.where(widening, by[:, 1], by[:, 0])).clip(quantiles[:, 0], quantiles[:, -1])
-        return np.where(np.isfinite(moved), moved, mean)
+            shifted = (mean + np.where(only_widen, by[:, 1], by[:, 0])).clip(quantiles[:, 0], quantiles[:, -1])
+        return np.where(np.isfinite(shifted), shifted, mean)
 
 
 def _spline(points: Doubles) -> Doubles:

@@ -45,10 +45,10 @@ from murho.model.predictive.plans import (
     TargetModel,
 )
 from murho.model.predictive.prediction import (
-    Answer,
     AnyPrediction,
     ClassPrediction,
     MonteCarloError,
+    PredictionT,
     PredictOptions,
     Question,
     in_one,
@@ -63,7 +63,7 @@ TORCH_COST = 12.0
 """How much longer PyTorch takes than compiled code, for all after the network."""
 
 
-class Posterior(Generic[Answer]):
+class Posterior(Generic[PredictionT]):
     """The variational posterior of a checkpoint, on one device.
 
     Not thread-safe: only one thread may compute, as in the service.
@@ -219,7 +219,7 @@ class Posterior(Generic[Answer]):
         """The specification as JSON: schema, training, metrics of held-out rows and more."""
         return self.spec.to_json()
 
-    def predict(self, columns: Columns, options: PredictOptions) -> Answer:
+    def predict(self, columns: Columns, options: PredictOptions) -> PredictionT:
         """Answer for any number of rows.
 
         Args:
@@ -235,7 +235,7 @@ class Posterior(Generic[Answer]):
 
     def predict_questions(
         self, columns: Columns, questions: Sequence[Question]
-    ) -> list[tuple[Answer, list[UnfamiliarValue]]]:
+    ) -> list[tuple[PredictionT, list[UnfamiliarValue]]]:
         """Answer several questions in one pass: the rows are encoded and go through the network together.
 
         Each answer is the one that `predict` gives for the rows of the question alone, up to rounding in float32. A
@@ -280,7 +280,7 @@ class Posterior(Generic[Answer]):
             for answer, values, question in zip(answers, found, questions, strict=True)
         ]
 
-    def predict_encoded(self, encoded: Encoded, options: PredictOptions) -> Answer:
+    def predict_encoded(self, encoded: Encoded, options: PredictOptions) -> PredictionT:
         """Answer as `predict` does, for encoded rows."""
         rows = np.arange(len(encoded))
         return self._answer([(rows, encoded)], (Question(slice(0, len(rows)), options),))[0]
@@ -290,7 +290,7 @@ class Posterior(Generic[Answer]):
         self,
         pieces: Iterable[tuple[Places, Encoded]],
         questions: Sequence[Question],
-    ) -> list[Answer]:
+    ) -> list[PredictionT]:
         """Answer questions about rows that are encoded in pieces, as `Encoder.encode_pieces` yields them."""
         kinds: dict[PredictOptions, int] = {}
         kind_of_row, shared = np.zeros(questions[-1].rows.stop if questions else 0, dtype=np.intp), set()
@@ -305,7 +305,7 @@ class Posterior(Generic[Answer]):
         if len(shared) != 1:
             raise ValueError("questions about one batch share samples and seed")
         ((samples, seed),) = shared
-        parts: defaultdict[int, list[tuple[Places, Answer]]] = defaultdict(list)
+        parts: defaultdict[int, list[tuple[Places, PredictionT]]] = defaultdict(list)
         per_tile = self._rows_per_tile(samples)
         for numbers, encoded in pieces:
             with threads_for(len(numbers) * max(1, samples) * self._weights):
@@ -363,7 +363,7 @@ class Posterior(Generic[Answer]):
             self._reference, [self.draws.means], encoded, mu_only=True
         )  # PyTorch's, to the bit
 
-    def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> Answer:
+    def _prediction(self, drawn: DrawnRows, encoded: Encoded, options: PredictOptions, seed: int) -> PredictionT:
         """Return the answer for rows of a tile."""
         plan = self._plan(options)
         prediction = plan.prediction(
@@ -391,7 +391,7 @@ class Posterior(Generic[Answer]):
             share = (size / options.samples) ** 0.5
             errors = MonteCarloError(**{name: share * spread for name, spread in spreads.items()})
             prediction = replace(prediction, mc_error=errors)
-        return cast("Answer", prediction)  # plans are of the target's kind
+        return cast("PredictionT", prediction)  # plans are of the target's kind
 
     def _average_over_copies(self, encoded: Encoded, samples: int, seed: int, prediction: AnyPrediction) -> Doubles:
         """`Predicted.functions` of rows with imputed cells, whose prediction is known: each draw uses all copies."""

@@ -62,7 +62,7 @@ class JudgedClasses(JudgedRows):
         predictive = cast("ClassPredictive", drawn.predictive())
         kinds = {"raw": None} | ({} if calibration is None else {"calibrated": calibration})
         found = {
-            kind: _plan(of_kind, BAND / 100.0, drawn.outputs.device).probabilities(predictive, drawn.widening)
+            kind: _plan(of_kind, BAND / 100.0, drawn.outputs.device).probabilities(predictive, drawn.only_widen)
             for kind, of_kind in kinds.items()
         }
         served = found.get("calibrated", found["raw"])
@@ -71,7 +71,7 @@ class JudgedClasses(JudgedRows):
             targets=targets,
             doubt=numbers_of(share_of_entropy(served, predictive.match_mean(served).expected_entropy)),
             probabilities={kind: numbers_of(probabilities) for kind, probabilities in found.items()},
-            sets={kind: prediction_sets(found[kind], of_kind, drawn.widening) for kind, of_kind in kinds.items()},
+            sets={kind: prediction_sets(found[kind], of_kind, drawn.only_widen) for kind, of_kind in kinds.items()},
         )
 
     @property

@@ -225,7 +225,7 @@ def _raw_classes(drawn: DrawnRows, targets: Doubles) -> Raw:
         "labels": targets.astype(np.int64),
         "probabilities": numbers_of(predictive.pool()),
         "epistemic_share": numbers_of(predictive.epistemic_share()),
-        "outside": numbers_of(drawn.widening),
+        "outside": numbers_of(drawn.only_widen),
     }
 
 

@@ -122,7 +122,7 @@ class JudgedNumbers(JudgedRows):
                 continue
             answer = drawn.observation((*BAND_LEVELS, *GRID_LEVELS), conformal)
             ends, grid = np.split(answer["percentiles"], [len(BAND_LEVELS)], axis=1)
-            nominal = scores if conformal is None else conformal.nominal_of(scores, drawn.widening)
+            nominal = scores if conformal is None else conformal.nominal_of(scores, drawn.only_widen)
             inside = (targets[:, None] >= ends[:, 0::2]) & (targets[:, None] <= ends[:, 1::2])
             # Most of the error of lines between percentiles cancels in the ratio.
             line, raw = lines.setdefault(kind, crps_of_percentiles(grid, targets, GRID_SHARES)), lines["raw"]

@@ -159,9 +159,9 @@ class CompiledEngine(CompiledForward):
         options, means = plan.options, self._target.likelihood.means
         if options.samples == 0 or not isinstance(plan, PredictionPlan):
             return self._reference.answer(plan, drawn)
-        outputs, widening = drawn.outputs, drawn.widening
+        outputs, only_widen = drawn.outputs, drawn.only_widen
         samples, batch = outputs.shape[:2]
-        scores = plan.scores_of(widening).numpy() if options.noise else np.empty((batch, 0))
+        scores = plan.scores_of(only_widen).numpy() if options.noise else np.empty((batch, 0))
         rows_of, order = np.arange(batch)[:, None], scores.argsort(axis=1, kind="stable")
         rising = scores[rows_of, order]
         thresholds = np.empty(0)
@@ -193,10 +193,10 @@ class CompiledEngine(CompiledForward):
         else:
             quantiles = np.empty_like(values)
             quantiles[rows_of, order] = values
-            answer |= plan.of_quantiles(mean, epistemic, aleatoric, quantiles, widening.numpy())
+            answer |= plan.of_quantiles(mean, epistemic, aleatoric, quantiles, only_widen.numpy())
             if options.thresholds:
                 below, above = torch.from_numpy(tails)
-                answer["exceedance"] = plan.exceedance(below, above, widening)
+                answer["exceedance"] = plan.exceedance(below, above, only_widen)
         if options.draws:
             answer["draws"] = draws
         if options.noise_moments:
@@ -226,7 +226,7 @@ class CompiledClassEngine(CompiledForward):
             return self._reference.answer(plan, drawn)
         target = cast("ClassTargetModel", drawn.target)
         predictive = _CompiledPredictive.of_outputs(target, self._kernels, drawn.outputs)
-        return plan.answer(predictive, drawn.widening)
+        return plan.answer(predictive, drawn.only_widen)
 
 
 @dataclass(frozen=True, slots=True)

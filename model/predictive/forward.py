@@ -185,7 +185,7 @@ class TorchEngine:
     def answer(self, plan: AnyPlan, drawn: DrawnRows) -> Arrays:
         """See `Engine.answer`."""
         predictive: Any = drawn.predictive(widened=plan.options.samples > 0)  # of the plan's kind
-        return plan.answer(predictive, drawn.widening)
+        return plan.answer(predictive, drawn.only_widen)
 
 
 def mostly_imputed(predictive: Predictive, copies: int) -> Tensor:
@@ -264,7 +264,7 @@ class NetworkOutputs:
         drawn = DrawnRows(outputs, members, outlier, self.target, engine)
         if mu_only or not (calibrated and isinstance(self.target, TargetModel)):
             return drawn
-        return replace(drawn, widening=outlier | mostly_imputed(cast("Predictive", drawn.predictive()), len(rows)))
+        return replace(drawn, only_widen=outlier | mostly_imputed(cast("Predictive", drawn.predictive()), len(rows)))
 
     def _of_copies(
         self, engine: Engine, parts: Iterable[Draws], rows: Tensor, where: Sequence[Tensor], mu_only: bool

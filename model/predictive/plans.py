@@ -67,23 +67,25 @@ class PredictionPlan:
         """
         used: ConformalMap | AdaptedMap | None = None
         if options.noise and options.calibrated and options.samples > 0:
-            used = calibration if options.adapted is None else AdaptedMap(options.adapted.moved, calibration)
+            used = calibration if options.adapted is None else AdaptedMap(options.adapted.drift_map, calibration)
         levels = torch.tensor(options.percentiles + options.grid, dtype=torch.float64, device=device) / 100.0
         scores = wider = torch.special.ndtri(levels)
         spread = None
         if used is not None:
             spread = CalibratedSpread.of(used, device)
-            scores, wider = (torch.cat((used.calibrate(scores, widening), spread.nodes)) for widening in (False, True))
+            scores, wider = (
+                torch.cat((used.calibrate(scores, only_widen), spread.nodes)) for only_widen in (False, True)
+            )
         scores, wider = (part.clamp(-FURTHEST_SCORE, FURTHEST_SCORE) for part in (scores, wider))
         thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
         return cls(options, used, spread, levels, scores, wider, thresholds)
 
-    def answer(self, predictive: Predictive, widening: Tensor) -> Arrays:
+    def answer(self, predictive: Predictive, only_widen: Tensor) -> Arrays:
         """Return the answer from a raw predictive of B rows.
 
         Args:
             predictive: The predictive.
-            widening: Whether calibration may only widen the bands of each row, ``[B]``.
+            only_widen: Whether calibration may only widen the bands of each row, ``[B]``.
 
         Returns:
             What `Engine.answer` returns.
@@ -95,11 +97,11 @@ class PredictionPlan:
         mean, epistemic, aleatoric = map(_array, predictive.moments)
         answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
         if options.noise:
-            quantiles = predictive.quantiles(self.scores_of(widening))
-            answer |= self.of_quantiles(mean, epistemic, aleatoric, _array(quantiles), _array(widening))
+            quantiles = predictive.quantiles(self.scores_of(only_widen))
+            answer |= self.of_quantiles(mean, epistemic, aleatoric, _array(quantiles), _array(only_widen))
             answer["percentiles"] = _array(predictive.report_quantiles(quantiles[:, : len(self.levels)]))
             if options.thresholds:
-                answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), widening)
+                answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), only_widen)
         else:
             answer |= {"std": epistemic} | self.of_functions(predictive.means)
         if options.draws:
@@ -123,7 +125,7 @@ class PredictionPlan:
         epistemic: Doubles,
         aleatoric: Doubles,
         quantiles: Doubles,
-        widening: Bools,
+        only_widen: Bools,
     ) -> Arrays:
         """Percentiles, mean, and the three standard deviations of B rows, which calibration multiplies by one ratio.
 
@@ -132,13 +134,13 @@ class PredictionPlan:
             epistemic: Raw epistemic_std, ``[B]``.
             aleatoric: Raw aleatoric_std, ``[B]``.
             quantiles: At the scores, ``[B, L]``.
-            widening: Whether calibration may only widen the bands of each row, ``[B]``.
+            only_widen: Whether calibration may only widen the bands of each row, ``[B]``.
         """
         count = len(self.levels)
         if self.spread is not None:
-            ratio = self.spread.ratio(quantiles[:, count:], widening)
+            ratio = self.spread.ratio(quantiles[:, count:], only_widen)
             epistemic, aleatoric = epistemic * ratio, aleatoric * ratio
-            mean = self.spread.shift_mean(mean, quantiles[:, count:], widening)
+            mean = self.spread.shift_mean(mean, quantiles[:, count:], only_widen)
         return {
             "mean": mean,
             "std": np.hypot(epistemic, aleatoric),
@@ -147,9 +149,9 @@ class PredictionPlan:
             "percentiles": quantiles[:, :count],
         }
 
-    def scores_of(self, widening: Tensor) -> Tensor:
+    def scores_of(self, only_widen: Tensor) -> Tensor:
         """Return the scores of each of B rows, ``[B, L]``."""
-        return torch.where(widening.unsqueeze(1), self.wider, self.scores)
+        return torch.where(only_widen.unsqueeze(1), self.wider, self.scores)
 
     def of_functions(self, means: Tensor) -> Arrays:
         """Percentiles and exceedance of the function alone, from function values ``[S, B]``."""
@@ -158,13 +160,13 @@ class PredictionPlan:
             answer["exceedance"] = _array(function_exceedance(means, self.thresholds))
         return answer
 
-    def exceedance(self, below: Tensor, above: Tensor, widening: Tensor) -> Doubles:
+    def exceedance(self, below: Tensor, above: Tensor, only_widen: Tensor) -> Doubles:
         """Return the probability that an observation exceeds each threshold; calibrated, if there is a calibration.
 
         Args:
             below: Raw probabilities of an observation below each threshold, ``[B, T]``.
             above: Raw probabilities of one above it, ``[B, T]``.
-            widening: Whether calibration may only widen the bands of each row, ``[B]``.
+            only_widen: Whether calibration may only widen the bands of each row, ``[B]``.
 
         Returns:
             ``[B, T]``.
@@ -172,7 +174,7 @@ class PredictionPlan:
         if self.calibration is None:
             return _array(above)
         scores = score_of_tails(below, above)
-        calibrated = normal_cdf(-self.calibration.nominal_of(scores, widening=widening.unsqueeze(1)))
+        calibrated = normal_cdf(-self.calibration.nominal_of(scores, only_widen=only_widen.unsqueeze(1)))
         # What lies beyond a limit of the target stays impossible, or sure.
         return _array(torch.where(above == 0.0, above, torch.where(below == 0.0, 1.0, calibrated)))
 
@@ -185,7 +187,7 @@ def served_probabilities(
     raw: Tensor,
     mapped: ClassMap | None,
     shares: Tensor,
-    widening: Tensor | None,
+    only_widen: Tensor | None,
     epistemic_share: Callable[[], Tensor],
 ) -> Tensor:
     """Return the class probabilities of an answer.
@@ -199,7 +201,7 @@ def served_probabilities(
         raw: Pooled probabilities, ``[B, C]``.
         mapped: Calibrates them; None: they stay raw.
         shares: Shares of the classes, ``[C]``.
-        widening: Mask of the rows where calibration may only make the answer less sure, ``[B]``; None: there is none.
+        only_widen: Mask of the rows where calibration may only make the answer less sure, ``[B]``; None: there is none.
         epistemic_share: Gives the epistemic share of the entropy of each row, ``[B]``.
 
     Returns:
@@ -209,11 +211,11 @@ def served_probabilities(
     if mapped is not None:
         # A map has a floor of its own, so the shares are not mixed in again.
         probabilities = mapped.log_probabilities(raw.log()).exp()
-    if widening is None:
+    if only_widen is None:
         return probabilities
     surer = probabilities.amax(dim=1) > raw.amax(dim=1)
-    probabilities = torch.where((widening & surer).unsqueeze(1), raw, probabilities)
-    weight = torch.where(widening, epistemic_share().square(), 0.0).unsqueeze(1)
+    probabilities = torch.where((only_widen & surer).unsqueeze(1), raw, probabilities)
+    weight = torch.where(only_widen, epistemic_share().square(), 0.0).unsqueeze(1)
     return torch.lerp(probabilities, shares.expand_as(raw), weight)
 
 
@@ -254,18 +256,18 @@ class ClassPlan:
         levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
         return cls(options, calibration, levels, classes)
 
-    def answer(self, predictive: ClassPredictive, widening: Tensor) -> Arrays:
+    def answer(self, predictive: ClassPredictive, only_widen: Tensor) -> Arrays:
         """Return the answer for B rows.
 
         Args:
             predictive: Predictive of the rows; that of the mu-only networks for ``samples=0``.
-            widening: Whether calibration may only make the answer of each row less sure, ``[B]``.
+            only_widen: Whether calibration may only make the answer of each row less sure, ``[B]``.
 
         Returns:
             The requested numbers by the names of `model.predictive.prediction.ClassPrediction`.
         """
         options = self.options
-        probabilities = self.probabilities(predictive, widening)
+        probabilities = self.probabilities(predictive, only_widen)
         answer = {"prediction": _array(probabilities.argmax(dim=1)), "probabilities": _array(probabilities)}
         if options.samples == 0:
             if options.draws:
@@ -278,15 +280,15 @@ class ClassPlan:
             "entropy": total,
             "epistemic_entropy": (total - matched.expected_entropy).clamp_min(0.0),
             "percentiles": function_quantiles(matched.draws.flatten(0, 1).T, self.levels).view(*of_classes),
-            "prediction_set": self.sets(probabilities, widening),
+            "prediction_set": self.sets(probabilities, only_widen),
         }
         if options.draws:
             found["draws"] = matched.draws.transpose(1, 2)
         return answer | {name: _array(part) for name, part in found.items()}
 
-    def probabilities(self, predictive: ClassPredictive, widening: Tensor) -> Tensor:
+    def probabilities(self, predictive: ClassPredictive, only_widen: Tensor) -> Tensor:
         """Return the class probabilities of the answer, ``[B, C]``."""
-        mask = widening if self.options.samples > 0 and bool(widening.any()) else None
+        mask = only_widen if self.options.samples > 0 and bool(only_widen.any()) else None
         mapped = None if self.calibration is None else self.calibration.map
         return served_probabilities(predictive.pool(), mapped, predictive.shares, mask, predictive.epistemic_share)
 
@@ -294,7 +296,7 @@ class ClassPlan:
         """Return the prediction of an answer's arrays and of what else belongs to it."""
         return ClassPrediction(classes=self.classes, **facts, **answer)
 
-    def sets(self, probabilities: Tensor, widening: Tensor | None = None) -> Tensor:
+    def sets(self, probabilities: Tensor, only_widen: Tensor | None = None) -> Tensor:
         """Whether each class is in the prediction set of its row, ``[B, C]``, bool.
 
         Rows beyond the training rows also have the likeliest classes whose probabilities make up the coverage: the
@@ -302,14 +304,14 @@ class ClassPlan:
 
         Args:
             probabilities: Those of the answer, ``[B, C]``, see `probabilities`.
-            widening: As `served_probabilities` takes it.
+            only_widen: As `served_probabilities` takes it.
         """
         if self.calibration is None:
             return self._likeliest(probabilities)
         sets = self.calibration.sets.sets(probabilities, self.options.coverage)
-        if widening is None or not bool(widening.any()):
+        if only_widen is None or not bool(only_widen.any()):
             return sets
-        return sets | (widening.unsqueeze(1) & self._likeliest(probabilities))
+        return sets | (only_widen.unsqueeze(1) & self._likeliest(probabilities))
 
     def _likeliest(self, probabilities: Tensor) -> Tensor:
         """Return the likeliest classes whose probabilities make up the coverage, ``[B, C]``, bool."""
@@ -431,7 +433,7 @@ class DrawnRows:
     Attributes:
         outputs: Outputs of the network, ``[S, B, P]``, standardised.
         members: Member of each draw, ``[S]``.
-        widening: Whether calibration may only widen the bands of each row, ``[B]``: rows unlike the training rows, and
+        only_widen: Whether calibration may only widen the bands of each row, ``[B]``: outliers, and
             those whose spread is mostly that of imputed cells.
         target: Maps the outputs to the distribution of the target.
         engine: Computes answers.
@@ -439,13 +441,13 @@ class DrawnRows:
 
     outputs: Tensor
     members: Tensor
-    widening: Tensor
+    only_widen: Tensor
     target: AnyTargetModel
     engine: Engine
 
     def of_rows(self, rows: Tensor) -> DrawnRows:
         """Return some of the rows, by their indices; copied."""
-        return replace(self, outputs=self.outputs[:, rows], widening=self.widening[rows])
+        return replace(self, outputs=self.outputs[:, rows], only_widen=self.only_widen[rows])
 
     def of_draws(self, draws: slice) -> DrawnRows:
         """Return the rows under some of the draws, as views."""

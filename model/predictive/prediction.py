@@ -148,12 +148,12 @@ class AdaptedBands:
     """What outcomes have taught about a model's bands; one object a state, told apart by identity.
 
     Attributes:
-        moved: The map of outcomes (`model.calibration.adaptation`), before the checkpoint's calibration.
+        drift_map: The map of outcomes (`model.calibration.adaptation`), before the checkpoint's calibration.
         outcomes: Number of outcomes behind it.
         state: Name of the state.
     """
 
-    moved: ConformalMap
+    drift_map: ConformalMap
     outcomes: int
     state: str
 
@@ -446,11 +446,11 @@ class ClassPrediction(Predicted):
 
 
 AnyPrediction: TypeAlias = Prediction | ClassPrediction
-Answer = TypeVar("Answer", bound=AnyPrediction, default=Any)
+PredictionT = TypeVar("PredictionT", bound=AnyPrediction, default=Any)
 """What a posterior answers: about numbers or about classes, where that is known."""
 
 
-def in_one(parts: Sequence[Answer], numbers: Places | None = None) -> Answer:
+def in_one(parts: Sequence[PredictionT], numbers: Places | None = None) -> PredictionT:
     """Join the predictions of groups of rows.
 
     Args:
@@ -467,10 +467,10 @@ def in_one(parts: Sequence[Answer], numbers: Places | None = None) -> Answer:
     return with_arrays(lambda arrays: np.concatenate(arrays)[order], parts)
 
 
-def rows_of(prediction: Answer, rows: slice | Places) -> Answer:
+def rows_of(prediction: PredictionT, rows: slice | Places) -> PredictionT:
     """Return some rows of a prediction; as views, if they are a slice."""
     facts, arrays = disassemble(prediction)
-    return cast("Answer", assemble(facts, {name: array[rows] for name, array in arrays.items()}))
+    return cast("PredictionT", assemble(facts, {name: array[rows] for name, array in arrays.items()}))
 
 
 def disassemble(prediction: AnyPrediction) -> tuple[tuple[int, int, bool, tuple[str, ...] | None], dict[str, Array]]:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from murho.model.arrays import Array, Bools, Doubles, Places
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError, list_names
-from murho.model.predictive.prediction import Answer, ClassPrediction, Prediction, PredictOptions, Question
+from murho.model.predictive.prediction import ClassPrediction, Prediction, PredictionT, PredictOptions, Question
 from murho.model.tables.schema import UnfamiliarValue, count_rows, select_rows
 from murho.model.tables.schema_inference import columns_from_table
 
@@ -70,10 +70,10 @@ def _format_cell(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float | np.floating) else str(cell)
 
 
-class Distribution(Generic[Answer]):
+class Distribution(Generic[PredictionT]):
     """The predictive distribution of the target for each of B rows; nothing is computed before it is asked for."""
 
-    def __init__(self, posterior: Posterior[Answer], table: pa.Table, options: PredictOptions) -> None:
+    def __init__(self, posterior: Posterior[PredictionT], table: pa.Table, options: PredictOptions) -> None:
         """Read the rows of a table.
 
         Args:
@@ -136,7 +136,7 @@ class Distribution(Generic[Answer]):
         """Return the rows in few words."""
         raise NotImplementedError
 
-    def answer(self, **changes: Any) -> Answer:
+    def answer(self, **changes: Any) -> PredictionT:
         """Return the posterior's answer, a `model.predictive.prediction.Prediction` or one of classes.
 
         Args:
@@ -145,7 +145,7 @@ class Distribution(Generic[Answer]):
         return self._posterior.predict(self._columns, replace(self._options, **changes))
 
     @cached_property
-    def _plain(self) -> Answer:
+    def _plain(self) -> PredictionT:
         """The answer without percentiles: moments, or probabilities."""
         return self.answer()
 

@@ -70,7 +70,7 @@ PLACE_OF_OPTIONS = re.compile(r"^( *)\[options of a training\]", re.MULTILINE)
 as_value_errors = partial(_as_value_errors, RENAMED)
 """Errors as scikit-learn expects them, see `model.python.answers`."""
 
-Answers = TypeVar("Answers", bound=Distribution)
+DistributionT = TypeVar("DistributionT", bound=Distribution)
 
 
 class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -209,8 +209,8 @@ class BBBEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             return table_from_frame(X, self._names())
 
     def _predict_rows(
-        self, X: Any, kind: Callable[..., Answers], *more: Any, samples: int | None = None, least: int = 1
-    ) -> Answers:
+        self, X: Any, kind: Callable[..., DistributionT], *more: Any, samples: int | None = None, least: int = 1
+    ) -> DistributionT:
         """Return the distribution of the target for the rows of X, of at least so many draws."""
         check_is_fitted(self)
         count = require_whole(self.samples if samples is None else samples, "samples", least)

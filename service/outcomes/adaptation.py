@@ -124,9 +124,9 @@ class Bands:
 
 def _bands_of(state: State) -> tuple[int, AdaptedBands | None]:
     found = state_of(state.document)
-    if found is None or found.moved is None:
+    if found is None or found.drift_map is None:
         return state.number, None
-    return state.number, AdaptedBands(found.moved, found.outcomes, str(state.number))
+    return state.number, AdaptedBands(found.drift_map, found.outcomes, str(state.number))
 
 
 def take_up(store: Store, model: str, version: str, number: int) -> int:

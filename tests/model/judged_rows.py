@@ -40,7 +40,7 @@ def stand_in(drawn: Callable[..., DrawnRows], **attributes: object) -> Posterior
     """Stands in for a posterior of a number that draws as told."""
     schema = SimpleNamespace(target=SimpleNamespace(classes=None))
     told = {"device": torch.device("cpu"), "seed": 0, "calibration": None, "schema": schema} | attributes
-    return cast("Posterior", SimpleNamespace(drawn=drawn, **told))
+    return cast("Posterior", SimpleNamespace(draw_rows=drawn, **told))
 
 
 def judge_gaussians(

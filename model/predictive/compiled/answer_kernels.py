@@ -486,7 +486,7 @@ def answer_rows(
     widest_vectors()
     samples, blocks = outputs.shape[0], outputs.shape[1] // count  # of outputs: means, noise, weights
     components = count * samples
-    floor, location, scale, logarithm, unit_of_y, shift, of_wide, widening, most = target
+    floor, location, scale, logarithm, unit_of_y, shift, of_wide, only_widen, most = target
     gathered = np.empty((ROWS, outputs.shape[1] * samples), Real)
     by_output = gathered.reshape((ROWS, outputs.shape[1], samples))
     ones, mean, variance = np.ones(samples, Real), np.empty(samples, Real), np.empty(samples, Real)
@@ -523,7 +523,7 @@ def answer_rows(
             average, epistemic, aleatoric = _moments(of_draws[0], of_draws[1], by_draw[2], mean_of_y, variance_of_y)
         # The wide component, see `model.distributions.predictive.Predictive.with_wide`.
         spread = epistemic + aleatoric
-        wider = min(widening * unit_of_z * math.sqrt(aleatoric / spread), most)
+        wider = min(only_widen * unit_of_z * math.sqrt(aleatoric / spread), most)
         wide = math.sqrt(unit_of_z * unit_of_z + wider * wider)
         value, deviation = centre_of_z, wide
         if logarithm > 0.0:

@@ -61,7 +61,7 @@ def _describe(state: State) -> dict[str, Any]:
     from murho.service.outcomes.adaptation import state_of
 
     found = state_of(state.document)
-    moved = None if found is None else found.moved
+    moved = None if found is None else found.drift_map
     levels = torch.special.ndtri(torch.tensor([0.05, 0.95], dtype=torch.float64))
     return {
         "state": state.number,

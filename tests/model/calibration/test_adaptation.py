@@ -22,7 +22,7 @@ def _pits(scores: Any) -> np.ndarray:
 
 
 def _band(state: Adaptation) -> np.ndarray:
-    moved = state.moved
+    moved = state.drift_map
     return np.asarray(ENDS if moved is None else moved.calibrate(ENDS))
 
 
@@ -34,12 +34,12 @@ def _asked(method: AdaptationMethod, scores: np.ndarray, late: int) -> tuple[np.
     for place, score in enumerate(scores):
         if place > late:
             then = thens[place - late - 1]
-            state = state.update(np.array([pits[place - late - 1]]), None if then.moved is None else then)
+            state = state.update(np.array([pits[place - late - 1]]), None if then.drift_map is None else then)
         lower, upper = _band(state)
         inside.append(lower <= score <= upper)
         widths.append(upper - lower)
         own = torch.tensor(float(score), dtype=torch.float64)
-        pits.append(float(_pits(own if state.moved is None else state.moved.nominal_of(own))))
+        pits.append(float(_pits(own if state.drift_map is None else state.drift_map.nominal_of(own))))
         thens.append(state)
     return np.array(inside), np.array(widths)
 
@@ -62,7 +62,7 @@ def test_few_outcomes_move_the_band_before_they_widen_it() -> None:
     lower, upper = _band(state)
     assert 0.5 * (lower + upper) > 1.7
     assert upper - lower < 3.6
-    assert Adaptation("rolling").update(_pits(np.full(9, 2.0)), None).moved is None
+    assert Adaptation("rolling").update(_pits(np.full(9, 2.0)), None).drift_map is None
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -86,12 +86,12 @@ def test_levels_follow_the_misses_of_answers_each_tail_by_itself_and_late_ones_s
 @pytest.mark.parametrize("base", [None, odd_map([1.0, 2.0], [1.5, 2.2], 40)])
 def test_an_adapted_map_is_undone_by_its_inverse_and_moves_all_rows(base: ConformalMap | None) -> None:
     state = Adaptation("adaptive").update(_pits(np.random.default_rng(3).normal(2.0, 1.4, 200)), None)
-    adapted = AdaptedMap(present(state.moved), base)
+    adapted = AdaptedMap(present(state.drift_map), base)
     scores = torch.linspace(-4.0, 4.0, 101, dtype=torch.float64)
-    for widening in (False, True):
-        reached = adapted.calibrate(scores, widening)
+    for only_widen in (False, True):
+        reached = adapted.calibrate(scores, only_widen)
         assert bool((reached.diff() > 0.0).all())
-        torch.testing.assert_close(adapted.nominal_of(reached, widening), scores)
+        torch.testing.assert_close(adapted.nominal_of(reached, only_widen), scores)
         assert float(reached[50]) > 1.0
     assert CalibratedSpread.of(adapted, torch.device("cpu")).forms.shape == (3, 9, 9)
 

@@ -44,10 +44,10 @@ def test_a_map_rises_also_where_it_may_only_widen_and_is_undone_by_its_inverse(s
     """Narrow, narrow in the middle alone, wide, and skewed scores; beyond the knots too."""
     conformal = fitted(scores, method=CROSS)
     grid = torch.linspace(-9.0, 9.0, 400, dtype=torch.float64).reshape(20, 20)
-    plain, widened = (conformal.calibrate(grid, widening) for widening in (False, True))
-    for mapped, widening in ((plain, False), (widened, True)):
+    plain, widened = (conformal.calibrate(grid, only_widen) for only_widen in (False, True))
+    for mapped, only_widen in ((plain, False), (widened, True)):
         assert bool((mapped.flatten().diff() > 0).all())
-        torch.testing.assert_close(conformal.nominal_of(mapped, widening), grid, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(conformal.nominal_of(mapped, only_widen), grid, rtol=1e-9, atol=1e-9)
     assert bool((widened.abs() >= grid.abs()).all())
     if len(scores) < 100:
         torch.testing.assert_close(plain, -plain.flip((0, 1)))

@@ -106,11 +106,11 @@ def _band(posterior: Posterior, rows: Columns, *, calibrated: bool = True) -> np
 def test_beyond_the_range_a_calibrated_band_is_never_narrower_than_the_raw_one(
     trained: Trained, cells: dict[str, object]
 ) -> None:
-    narrowing, widening = (_posterior(trained, calibration=each) for each in (NARROWING, WIDENING))
+    narrowing, only_widen = (_posterior(trained, calibration=each) for each in (NARROWING, WIDENING))
     far, near = _at(narrowing, **cells), _at(narrowing)
     raw = _band(narrowing, far, calibrated=False)
     np.testing.assert_allclose(_band(narrowing, far), raw, rtol=1e-6)
-    wide = _band(widening, far)
+    wide = _band(only_widen, far)
     assert (wide[:, 0] < raw[:, 0]).all()
     assert (wide[:, 1] > raw[:, 1]).all()
     inside, inside_raw = _band(narrowing, near), _band(narrowing, near, calibrated=False)

@@ -111,9 +111,9 @@ class Case:
             answer["percentiles"] = torch.quantile(of_draws, levels, dim=0).T
             answer["exceedance"] = (of_draws.unsqueeze(-1) > thresholds).double().mean(dim=0)
             return answer
-        scores, widening = torch.special.ndtri(levels).expand(len(mean), -1), self.mask.unsqueeze(1)
+        scores, only_widen = torch.special.ndtri(levels).expand(len(mean), -1), self.mask.unsqueeze(1)
         if calibration is not None:
-            scores = calibration.calibrate(scores, widening)
+            scores = calibration.calibrate(scores, only_widen)
             calibrated = CalibratedSpread.of(calibration, CPU)
             nodes = learned.transform.inverse(torch.stack(bisect(mixture, calibrated.nodes)).mean(dim=0))
             ratio = torch.from_numpy(calibrated.ratio(nodes.numpy(), self.mask.numpy()))
@@ -123,7 +123,7 @@ class Case:
         exceedance = tail(mixture, at, torch.ones_like(at))
         if calibration is not None:
             below = tail(mixture, at, -torch.ones_like(at))
-            exceedance = normal_cdf(-calibration.nominal_of(score_of_tails(below, exceedance), widening))
+            exceedance = normal_cdf(-calibration.nominal_of(score_of_tails(below, exceedance), only_widen))
         answer["exceedance"] = exceedance
         return answer
 

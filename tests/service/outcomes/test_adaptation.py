@@ -32,7 +32,7 @@ def test_answers_name_the_state_of_their_bands_and_one_command_goes_back(tmp_pat
         answer = client.post("/predict", {"inputs": [ROW], "record": True}).json()
         assert answer["calibration"] == {"adapted": True, "outcomes": 20, "state": "1"}
         adapted = present(model.calls[-1].adapted)
-        assert float(adapted.moved.calibrate(torch.zeros(1, dtype=torch.float64))) > 0.5
+        assert float(adapted.drift_map.calibrate(torch.zeros(1, dtype=torch.float64))) > 0.5
         for options in ({"calibrated": False}, {"noise": False}, {"samples": 0}):
             assert "calibration" not in client.post("/predict", {"inputs": [ROW], **options}).json()
         table = ",".join(ROW) + "\n3000,100,true,1975-06-01,USA\n"
@@ -66,7 +66,7 @@ def test_late_outcomes_are_compared_with_the_bands_that_they_were_answered_with(
     truth, inside = generator.normal(13.0, 1.5, 300), []
     for place, value in enumerate(truth.tolist()):
         latest = store.state("m", "1", ADAPTATION)
-        moved = None if latest is None else present(state_of(latest.document)).moved
+        moved = None if latest is None else present(state_of(latest.document)).drift_map
         scores = torch.from_numpy(GRID.astype(np.float64))
         grid = (scores if moved is None else moved.calibrate(scores)).numpy()
         state = None if moved is None or latest is None else str(latest.number)
