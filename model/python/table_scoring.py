@@ -12,18 +12,20 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from murho.model.checkpoint.checkpoint import FACTS_FILE, read_facts, read_file
-from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError
 from murho.model.predictive.answer_columns import answer_columns
 from murho.model.predictive.prediction import AnyPrediction, Place, PredictOptions, Question
 from murho.model.tables.columns import list_array
 from murho.model.tables.schema import Schema
 from murho.model.tables.schema_inference import columns_from_table, labels_from_table, target_from_table
+
+if TYPE_CHECKING:  # it imports PyTorch, which a mistyped name shall not wait for
+    from murho.model.checkpoint.posterior import Posterior
 
 ROWS_PER_BLOCK = 16_384
 Found = TypeVar("Found")
