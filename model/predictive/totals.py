@@ -457,7 +457,7 @@ class Totals:
             for place, shares in enumerate(distribution):
                 centre, counts = sums[0, number, place], np.arange(group.rows + 1)
                 counts = np.clip(np.rint(centre + ratio[number, place] * (counts - centre)), 0, group.rows)
-                wanted = levels - COUNT_ROUNDING
+                wanted = np.maximum(levels - COUNT_ROUNDING, 0.0)
                 percentiles[number, place] = np.quantile(counts, wanted, weights=shares, method="inverted_cdf")
                 exceedance[number, place] = shares @ (counts[:, None] > thresholds[number])
         if isinstance(alone, Prediction):

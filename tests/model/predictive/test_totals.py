@@ -167,6 +167,12 @@ def test_a_count_is_exact_and_goes_over_into_the_approximation() -> None:
         np.testing.assert_allclose(answer.percentiles[0], np.percentile(counts, LEVELS), atol=0 if count == 20 else 1)
 
 
+def test_percentiles_of_a_count_go_to_the_outermost_levels() -> None:
+    rows = Rows.made(3, 0.0)
+    ends = of(rows, TotalsOptions("count_above", 4.5, replace(OPTIONS, percentiles=(1e-9, 100.0 - 1e-9)))).percentiles
+    assert ends.tolist() == [[0.0, 3.0]]
+
+
 def test_probabilities_for_exact_counts_are_kept_of_200_rows_and_of_none_beyond() -> None:
     rows, totals = Rows.made(260, 0.0), Totals(TotalsOptions("count_above", 4.5, OPTIONS))
     kept = added(added(totals, rows, range(120)), rows, range(120, 200)).groups[()].events
