@@ -65,7 +65,7 @@ FIRST_OF_PATH, FINAL_RATE_OF_PATH = 0.01, 0.2
 """On a temperature path: the first temperature as a fraction of the last, and the last learning rate as a fraction of
 the first. The temperature changes until the end, and the parameters must be able to follow."""
 BETA_NLL_SHARE = 0.9
-"""Share of a fit over which ``beta`` of `model.bbb.likelihood.Likelihood.evened` falls from 1 to 0."""
+"""Share of a fit over which ``beta`` of `model.bbb.likelihood.Likelihood.reweight_mean_gradient` falls from 1 to 0."""
 
 
 class Schedule:
@@ -122,7 +122,7 @@ class Schedule:
 
     @property
     def beta(self) -> float:
-        """``beta`` of `Likelihood.evened` in the next step; it falls from 1 to 0."""
+        """``beta`` of `Likelihood.reweight_mean_gradient` in the next step; it falls from 1 to 0."""
         if self._options.warm_up_steps == 0:
             return 0.0
         return max(0.0, 1.0 - self._progress / (BETA_NLL_SHARE * self._total))

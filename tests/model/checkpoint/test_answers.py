@@ -80,7 +80,7 @@ def test_tiles_change_nothing_and_each_row_is_encoded_once(
     def spy(of: type, name: str) -> Any:
         return patch.object(of, name, autospec=True, side_effect=getattr(of, name))
 
-    with spy(NetworkOutputs, "drawn") as outputs, spy(Encoder, "encode") as encode, spy(DrawMaker, "make") as make:
+    with spy(NetworkOutputs, "draw_rows") as outputs, spy(Encoder, "encode") as encode, spy(DrawMaker, "make") as make:
         answer = posterior.predict(columns, OPTIONS)
     assert [len(call.args[3]) for call in outputs.call_args_list] == parts
     assert (encode.call_count, make.call_count == 1) == (1, draws_bytes > 1)

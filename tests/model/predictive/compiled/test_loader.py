@@ -50,9 +50,9 @@ def test_where_no_folder_can_be_made_there_is_none(tmp_path: Path, monkeypatch: 
 
 
 TOGETHER = """
-from murho.model.compiling import compiled_together
+from murho.model.compiling import compile_package
 
-with compiled_together(__name__):
+with compile_package(__name__):
     from kernels import outer
 """
 COMPILED = """
