@@ -69,20 +69,20 @@ def test_the_set_follows_the_coverage_and_a_link_keeps_it(visit: Visit, site: st
     visit.answered()
 
 
-def test_the_entropy_is_split_into_noise_and_doubt(visit: Visit, site: str) -> None:
+def test_the_entropy_is_split_into_aleatoric_and_epistemic(visit: Visit, site: str) -> None:
     answer = answer_of(site, MODEL, [typical_row(site, MODEL)])
-    entropy, doubt = answer["entropy"][0], answer["epistemic_entropy"][0]
+    entropy, epistemic = answer["entropy"][0], answer["epistemic_entropy"][0]
     told = visit.text("#split-text")
-    assert f"noise {entropy - doubt:.2f}" in told
-    assert f"doubt {doubt:.2f} nats" in told
+    assert f"aleatoric (noise) {entropy - epistemic:.2f}" in told
+    assert f"epistemic (model) {epistemic:.2f} nats" in told
     assert f"The entropy is {entropy:.2f} nats, of 1.10 at most." in told
 
 
-def test_the_map_shows_the_likeliest_class_doubt_or_one_class(visit: Visit) -> None:
+def test_the_map_shows_the_likeliest_class_epistemic_entropy_or_one_class(visit: Visit) -> None:
     visit.tab("map")
     visit.wait('#map[aria-label^="likeliest Body over"] svg')
     visit.choose("#map-of", "epistemic_entropy")
-    visit.wait('#map[aria-label^="doubt over"] svg')
+    visit.wait('#map[aria-label^="epistemic entropy over"] svg')
     visit.choose("#map-of", f"p:{CLASSES[1]}")
     visit.page.wait_for_function("() => document.querySelector('#map').ariaLabel.startsWith('probability of kei')")
     visit.answered()
@@ -143,7 +143,7 @@ def test_the_model_card_has_scores_sets_and_classes(visit: Visit) -> None:
         assert told in card
     assert visit.texts("#card caption") == [
         "Probabilities before and after calibration",
-        "How often prediction sets held the class",
+        "Coverage of prediction sets on held-out rows",
         "Classes",
         "Features",
     ]

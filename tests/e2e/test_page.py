@@ -15,6 +15,7 @@ import pytest
 from tests.e2e.browser import DESKTOP, PHONE, TABS, Visit, answer_of, typical_row, visiting
 from tests.e2e.support import serve
 from tests.service.test_security import KEY, stored
+from tests.support import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,9 +45,9 @@ def choose_file(visit: Visit, content: str, where: str = "#file") -> None:
 def test_it_starts_with_the_answer_for_the_typical_row(visit: Visit, site: str) -> None:
     answer = answer_of(site, "cars", [typical_row(site, "cars")])
     assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
-    doubt = answer["epistemic_std"][0] ** 2 > 0.6 * answer["std"][0] ** 2  # what the page calls mostly doubt
+    epistemic = answer["epistemic_std"][0] ** 2 > 0.6 * answer["std"][0] ** 2  # what the page calls mostly epistemic
     assert visit.text("#split-words").startswith(
-        ("Mostly doubt", "Almost all doubt") if doubt else ("Mostly noise", "Almost all noise", "About")
+        ("Mostly epistemic", "Almost all epistemic") if epistemic else ("Mostly noise", "Almost all noise", "About")
     )
     assert "90 % band from" in (visit.page.get_attribute("#density", "aria-label") or "")
     visit.check()  # a plain visit says nothing at all
@@ -105,6 +106,12 @@ def test_a_sweep_goes_along_any_feature(visit: Visit) -> None:
     assert "training rows" in visit.text("#sweep-legend")
 
 
+def test_a_sweep_reaches_as_far_as_the_row(visit: Visit) -> None:
+    visit.fill("Weight", "9000")
+    visit.answered()
+    assert (visit.page.get_attribute("#sweep", "aria-label") or "").endswith("at 9000")
+
+
 def test_a_sweep_follows_the_row_in_the_chart_that_is_there(visit: Visit) -> None:
     visit.choose("#sweep-feature", "Horsepower")
     visit.wait('#sweep[aria-label*="along Horsepower"] svg')
@@ -153,11 +160,16 @@ def test_the_probability_of_more_is_exact_for_normal_rows(visit: Visit) -> None:
     assert visit.page.evaluate(code) == pytest.approx(exact, abs=2e-3)
 
 
-def test_the_map_shows_means_and_doubt(visit: Visit) -> None:
+def test_the_map_shows_means_and_epistemic_uncertainty(visit: Visit) -> None:
     visit.tab("map")
     visit.wait('#map[aria-label^="Consumption"] svg')
+    marks = """() => [...document.querySelectorAll("#map .mark-rect.role-mark")].map(
+      (it) => it.getBoundingClientRect().toJSON())"""
+    cells, below, beside = visit.page.evaluate(marks)
+    assert below["top"] >= cells["bottom"], "training rows stand between the map and its axes"
+    assert beside["right"] <= cells["left"]
     visit.choose("#map-of", "epistemic_std")
-    visit.wait('#map[aria-label^="doubt over"] svg')
+    visit.wait('#map[aria-label^="epistemic std over"] svg')
     visit.answered()
 
 
@@ -275,6 +287,20 @@ def test_why_shows_what_each_cell_adds(visit: Visit, site: str, model: str, what
     label = visit.page.get_attribute("#why-0", "aria-label") or ""
     assert f": {largest} " in label
     assert "Without any inputs" in visit.text("#why-text")
+    assert visit.texts("#panel-why .legend .key") == ["increases it", "decreases it"]
+
+
+def test_counts_and_zeros_are_written_in_one_way(visit: Visit) -> None:
+    code = """async () => {
+      const {count, counted, placed, short} = await import('/web/page/format.js');
+      return [counted(1, 'row'), counted(1234, 'row'), count(1234567), placed(-0.3, 20), short(-12345)];
+    }"""
+    assert visit.page.evaluate(code) == ["1 row", "1,234 rows", "1,234,567", "0", "\u221212,345"]
+
+
+def test_the_help_is_the_page_of_the_documentation(visit: Visit) -> None:
+    link = visit.page.get_attribute("header nav a:has-text('Help')", "href") or ""
+    assert (ROOT / link.partition("/blob/main/")[2]).is_file()
 
 
 def test_without_a_store_the_card_says_how_outcomes_are_kept(visit: Visit) -> None:

@@ -21,6 +21,7 @@ def test_sixty_features_fit_the_screen_and_the_answer_stays_in_sight(
 ) -> None:
     with visiting(browser, site, size, dark=dark, has_touch=size is PHONE) as visit:
         visit.go(state, shown)
+        assert visit.page.locator("#tabs").evaluate("it => it.scrollWidth <= it.clientWidth"), "no tab is out of sight"
         for tab in TABS:
             visit.tab(tab)
             visit.answered()

@@ -15,15 +15,21 @@ export const sweepable = (features) => features.filter((feature) => (isChoice(fe
 /** Ends of the training range as numbers: a date is days since 1970. */
 const ends = (feature) => (feature.kind === 'date' ? [daysOf(feature.min), daysOf(feature.max)] : [feature.min, feature.max]);
 
-/** Values of a feature along its axis: {value} as a request has it, and {at} as a chart has it. */
-export function steps(feature, count, beyond) {
+/**
+ * Values of a feature along its axis: {value} as a request has it, and {at} as a chart has it.
+ *
+ * @param beyond How far it goes beyond the training range, as a share of it.
+ * @param current The value of the row (null: missing), which stays in sight wherever it is.
+ */
+export function steps(feature, count, beyond, current) {
   if (feature.kind === 'boolean') return [false, true].map((value) => ({ value, at: String(value) }));
   if (feature.kind === 'categorical') return feature.categories.slice(0, MOST_LEVELS).map((value) => ({ value, at: value }));
   const [low, high] = ends(feature);
   const below = low - beyond * (high - low);
   // No length, weight or price is below zero, where none of the training rows is.
-  const from = feature.kind !== 'date' && low >= 0 ? Math.max(0, below) : below;
-  const to = high + beyond * (high - low);
+  const now = current === null ? low : feature.kind === 'date' ? daysOf(current) : current;
+  const from = Math.min(now, feature.kind !== 'date' && low >= 0 ? Math.max(0, below) : below);
+  const to = Math.max(now, high + beyond * (high - low));
   const seen = new Set();
   return Array.from({ length: count }, (_, i) => {
     const value = from + ((to - from) * i) / (count - 1);
@@ -54,13 +60,13 @@ function wholeBars(histogram, width) {
 export const rangeOf = (feature) => ends(feature).map((end) => (feature.kind === 'date' ? end * DAY : end));
 
 /** The training rows of a number or a date as bars {at, to, y, y2} on a floor; none where the checkpoint has none. */
-export function rowBars(feature, floor, height) {
+export function rowBars(feature, floor, height, share = BARS) {
   const { histogram } = feature;
   if (!histogram) return [];
   const range = rangeOf(feature);
   const width = (range[1] - range[0]) / histogram.counts.length;
   const most = Math.max(...histogram.counts);
-  const top = (rows) => floor + (BARS * height * rows) / most;
+  const top = (rows) => floor + (share * height * rows) / most;
   if (feature.step && range[1] - range[0] <= 40) {
     return wholeBars(histogram, width).map(({ at, rows }) => ({ at: at - 0.15, to: at + 0.15, y: floor, y2: top(rows) }));
   }

@@ -1,7 +1,7 @@
 // The model card: what is known of a model before anybody asks it.
 
 import { $, h, table } from './dom.js';
-import { count, percent, plain, short } from './format.js';
+import { counted, plain, short } from './format.js';
 import { kindOf } from './kinds.js';
 import { offerQuality } from './quality.js';
 
@@ -15,7 +15,7 @@ function metrics(overview) {
     const value = unit === '%' ? (100 * overview.metrics[name]).toFixed(1) : short(overview.metrics[name]);
     return h('div', {}, h('dt', {}, title), h('dd', {}, value, h('small', {}, error + (of ? ` ${of}` : ''))));
   });
-  return items.length ? h('dl', { class: 'metrics' }, items) : h('p', { class: 'soft' }, 'The checkpoint has no metrics.');
+  return items.length ? [h('dl', { class: 'metrics' }, items), h('p', { class: 'legend' }, kindOf(overview).card.words)] : h('p', { class: 'soft' }, 'The checkpoint has no metrics.');
 }
 
 function temperature(value) {
@@ -41,14 +41,14 @@ export function showCard(overview) {
   const { card } = kindOf(overview);
   const [calibrated, ...others] = card.facts(overview);
   const facts = [
-    training.rows && `Fitted to ${count(training.rows)} rows`, calibrated,
-    `${training.members} ${training.members === 1 ? 'network' : 'networks'} of ${training.hidden.join(' and ') || 'no'} hidden units`, ...others,
+    training.rows && `Fitted to ${counted(training.rows, 'row')}`, calibrated,
+    `${counted(training.members, 'network')} of ${training.hidden.join(' and ') || 'no'} hidden units`, ...others,
     overview.created && `made ${overview.created.slice(0, 10)}`,
   ].filter(Boolean).join(', ');
   const scrolled = (name, content) => content && h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': name }, content);
   $('card').replaceChildren(...[
     h('p', {}, `${facts}.`), temperature(training.temperature),
-    h('h3', {}, 'On rows it has not seen'), metrics(overview),
+    h('h3', {}, 'On rows it has not seen'), ...[metrics(overview)].flat(),
     offerQuality(overview),
     ...card.tables(overview).map(([name, content]) => scrolled(name, content)), scrolled('Features', schema(overview)),
     Object.keys(overview.left_out).length ? h('p', { class: 'soft' }, 'Left out: ', Object.entries(overview.left_out).map(([name, why]) => `${name} (${why})`).join(', '), '.') : null,

@@ -17,7 +17,7 @@ function color(name) {
 /** The colours of the page, light or dark; those of classes are a list. */
 export function palette() {
   const shown = Object.fromEntries(
-    ['ink', 'soft', 'line', 'surface', 'accent', 'tint', 'doubt', 'grey', 'second', 'low', 'high'].map((name) => [name, color(`--${name}`)]));
+    ['ink', 'soft', 'line', 'surface', 'accent', 'tint', 'epistemic', 'grey', 'second', 'low', 'high'].map((name) => [name, color(`--${name}`)]));
   return { ...shown, classes: Array.from({ length: COLOURS }, (_, i) => color(`--c${i}`)) };
 }
 

@@ -3,11 +3,13 @@
 const MINUS = '\u2212';
 const THIN = '\u202f';
 
+const thousands = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ',');
+
 const grouped = (text) => {
   const [whole, rest] = text.split('.');
-  const sign = whole.startsWith('-') ? MINUS : '';
+  const sign = whole.startsWith('-') && Number(text) !== 0 ? MINUS : '';
   const digits = whole.replace('-', '');
-  const spaced = digits.length > 4 ? digits.replace(/\B(?=(\d{3})+$)/g, THIN) : digits;
+  const spaced = digits.length > 4 ? thousands(digits) : digits;
   return sign + spaced + (rest ? `.${rest}` : '');
 };
 
@@ -51,7 +53,10 @@ export const titled = ({ name, unit }) => (unit ? `${name} (${unit})` : name);
 /** Compares names as people count: 9 comes before 10. */
 export const byName = new Intl.Collator('en', { numeric: true }).compare;
 
-export const count = (value) => grouped(String(Math.round(value)));
+export const count = (value) => thousands(String(Math.round(value)));
+
+/** "1 row", "2,000 rows". */
+export const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
 
 const DAY = 86400000;
 

@@ -14,7 +14,7 @@
 //   request           options(choices) as a person would send them, what Python prints of the prediction, and
 //                     query(choices), the same for a file to be scored
 //   totals            statistics that totals can be of: [value, text] each
-//   card              metrics, facts(overview), tables(overview)
+//   card              metrics, words on what they mean, facts(overview), tables(overview)
 //
 // A new kind is a folder like `numbers/`, its template in `index.html`, and a line here.
 

@@ -5,11 +5,12 @@ import { draw, palette } from './charts.js';
 import { axisOf, EXACT, isChoice, place, rowBars, steps } from './axes.js';
 import { titled } from './format.js';
 
-const HEIGHT = 340;
+const HEIGHT = 310;
+const EDGE = 30; // pixels between the map and an axis, for the training rows
 
 /** The values of both features and the rows of a map. */
 export function mapRequest(first, second, row, count = 30) {
-  const [across, up] = [steps(first, count, 0), steps(second, count, 0)];
+  const [across, up] = [first, second].map((feature) => steps(feature, count, 0, row[feature.name]));
   return { across, up, inputs: up.flatMap((b) => across.map((a) => ({ ...row, [first.name]: a.value, [second.name]: b.value }))) };
 }
 
@@ -23,21 +24,17 @@ function cellEnds(feature, listed, i) {
 function axis(feature, listed, channel) {
   if (isChoice(feature)) return { field: channel, type: 'nominal', sort: channel === 'y' ? 'descending' : null, title: titled(feature), axis: { labelAngle: 0, labelLimit: 90, grid: false } };
   const domain = [listed[0].at, listed[listed.length - 1].at];
-  return { field: channel, ...EXACT, scale: { ...EXACT.scale, domain }, title: titled(feature), axis: axisOf(feature, ...domain, 7) };
+  return { field: channel, ...EXACT, scale: { ...EXACT.scale, domain }, title: titled(feature), axis: { ...axisOf(feature, ...domain, $('map').clientWidth < 480 ? 4 : 7), offset: feature.histogram ? EDGE : 0 } };
 }
 
-const EDGE = 300; // pixels of `rowBars`, whose tallest bar is a part of it
-
-/** The training rows of each feature by itself, as bars at the edge of the map where its axis is; none of a choice. */
+/** The training rows of each feature by itself, as bars between the map and its axis; none of a choice. */
 function atEdge(feature, channel, encoding) {
   if (isChoice(feature)) return null;
-  const [end, across] = channel === 'x' ? ['x2', 'y'] : ['y2', 'x'];
-  const from = channel === 'x' ? { value: HEIGHT } : { value: 0 };
-  const to = { field: 'size', type: 'quantitative', scale: null, axis: null };
-  const bars = rowBars(feature, 0, EDGE).map(({ at, to: stop, y2 }) => ({ [channel]: at, [end]: stop, size: channel === 'x' ? HEIGHT - y2 : y2 }));
+  const [end, across, edge] = channel === 'x' ? ['x2', 'y', HEIGHT + EDGE] : ['y2', 'x', -EDGE];
+  const bars = rowBars(feature, 0, EDGE, 0.85).map(({ at, to, y2 }) => ({ [channel]: at, [end]: to, size: channel === 'x' ? edge - y2 : edge + y2 }));
   return { name: `rows-${channel}`, bars, layer: {
-    data: { name: `rows-${channel}` }, mark: { type: 'rect', color: palette().ink, opacity: 0.3, clip: true },
-    encoding: { [channel]: encoding, [end]: { field: end }, [across]: to, [`${across}2`]: from } } };
+    data: { name: `rows-${channel}` }, mark: { type: 'rect', color: palette().grey },
+    encoding: { [channel]: encoding, [end]: { field: end }, [across]: { field: 'size', type: 'quantitative', scale: null, axis: null }, [`${across}2`]: { value: edge } } } };
 }
 
 /** The legend of a colour, where there is room for it. */
@@ -78,9 +75,9 @@ export function drawMap(first, second, row, asked, shown, label, caption) {
     layer: [
       { data: { name: 'cells' }, mark: { type: 'rect', strokeWidth: 0 }, encoding },
       ...edges.map(({ layer }) => layer),
-      { data: { name: 'here' }, mark: { type: 'point', shape: 'cross', size: 130, color: palette().ink, strokeWidth: 1.5, filled: false, opacity: 1, clip: true }, encoding: { x, y } },
+      { data: { name: 'here' }, mark: { type: 'point', shape: 'cross', size: 130, color: palette().ink, strokeWidth: 1.5, filled: false, opacity: 1 }, encoding: { x, y } },
     ],
   };
   draw($('map'), spec, { cells, here, ...Object.fromEntries(edges.map(({ name, bars }) => [name, bars])) }, `${label} over ${first.name} and ${second.name}${caption ? `: ${caption}` : ''}`);
-  $('map-legend').textContent = `${caption.charAt(0).toUpperCase()}${caption.slice(1)}. The cross is the input; everything else of the row stays as it is.${edges.length ? ' Bars at the edges are the training rows, of each feature by itself.' : ''}`;
+  $('map-legend').textContent = `${caption.charAt(0).toUpperCase()}${caption.slice(1)}. The cross is the input; everything else of the row stays as it is.${edges.length ? ' Bars along the axes are the training rows, of each feature by itself.' : ''}`;
 }

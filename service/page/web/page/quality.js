@@ -30,17 +30,17 @@ async function showQuality({ name, target }) {
     return;
   }
   const classes = Boolean(target.classes);
-  const shares = (of) => (classes ? { accuracy: of.accuracy, 'sets hold': of.sets.coverage } : Object.fromEntries(Object.entries(of.coverage).map(([level, share]) => [`${level} % band`, share])));
+  const shares = (of) => (classes ? { accuracy: of.accuracy, 'coverage of sets': of.sets.coverage } : Object.fromEntries(Object.entries(of.coverage).map(([level, share]) => [`${level} % band`, share])));
   const scores = (of) => (classes ? [of.log_loss, of.ece] : [of.crps, of.bias]).map((value) => short(value));
   const rows = versions.map((of) => [of.version, count(of.n), ...Object.values(shares(of)).map(interval), ...scores(of)]);
   const alarms = versions.filter(({ alarm }) => alarm?.raised).map(({ version, alarm }) => h('p', { class: 'problem' }, h('b', {}, `Version ${version} is wrong since ${(alarm.since ?? '').slice(0, 10)}: `), 'its outcomes differ from its held-out rows.'));
   $('quality-told').replaceChildren(...(alarms.length ? alarms : [h('p', {}, 'No alarm: nothing shows that outcomes differ from the held-out rows.')]),
     h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Live quality' }, table(['Version', 'Outcomes', ...Object.keys(shares(versions[0])), ...(classes ? ['log loss', 'ECE'] : ['CRPS', 'bias'])], rows, 'The last 90 days, with 95 % intervals')),
-    h('div', { id: 'quality-history', class: 'chart' }), h('p', { class: 'legend' }, key('accent', classes ? 'accuracy, with its 95 % interval' : `held by ${LEVEL} % bands, with its 95 % interval`, 'line')));
+    h('div', { id: 'quality-history', class: 'chart' }), h('p', { class: 'legend' }, key('accent', classes ? 'accuracy, with its 95 % interval' : `coverage of ${LEVEL} % bands, with its 95 % interval`, 'line')));
   const colors = palette();
   const history = versions.flatMap((of) => of.history.map((step) => ({ at: Date.parse(step.from), version: of.version, n: step.n, ...(classes ? step.accuracy : step.coverage[LEVEL]) })));
   const x = { field: 'at', type: 'temporal', title: null };
-  const y = (field) => ({ field, type: 'quantitative', title: classes ? 'accuracy' : 'held', scale: { zero: false }, axis: { format: '~%' } });
+  const y = (field) => ({ field, type: 'quantitative', title: classes ? 'accuracy' : 'coverage', scale: { zero: false }, axis: { format: '~%' } });
   const tooltip = [{ field: 'at', type: 'temporal' }, { field: 'version' }, { field: 'share', format: '.1%' }, { field: 'n', title: 'outcomes' }];
   await draw($('quality-history'), { height: 180, layer: [
     ...(classes ? [] : [{ data: { name: 'promised' }, mark: { type: 'rule', color: colors.soft, strokeDash: [3, 3] }, encoding: { y: y('share') } }]),

@@ -12,7 +12,7 @@ const FLOOR = 0.16; // room for the training rows below the curves, as a share o
 
 /** The values and the rows of a sweep. */
 export function sweepRequest(feature, row, count = 61) {
-  const listed = steps(feature, count, BEYOND);
+  const listed = steps(feature, count, BEYOND, row[feature.name]);
   return { steps: listed, inputs: listed.map((step) => ({ ...row, [feature.name]: step.value })) };
 }
 

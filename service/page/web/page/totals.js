@@ -4,7 +4,7 @@ import { $, h, key, options, table } from './dom.js';
 import { send } from './api.js';
 import { draw, palette } from './charts.js';
 import { isChoice } from './axes.js';
-import { count, placed, titled } from './format.js';
+import { count, counted, placed, titled } from './format.js';
 import { explainFile, patient } from './scoring.js';
 
 const MOST = 40; // groups that are drawn
@@ -60,7 +60,7 @@ export async function showTotals({ name, target }, { band = 90, threshold = null
   }));
   const what = { sum: `sum of ${titled(target)}`, mean: `mean of ${titled(target)}`, count_above: `rows above ${threshold}`, count: `rows of each ${target.name}` }[statistic];
   const rows = answer.rows.reduce((sum, each) => sum + each, 0);
-  $('totals-state').textContent = `${file.name}: ${count(rows)} rows, ${count(answer.groups.length)} ${answer.groups.length === 1 ? 'group' : 'groups'}${answer.groups.length > MOST ? `, of which ${MOST} are drawn` : ''}.`;
+  $('totals-state').textContent = `${file.name}: ${counted(rows, 'row')}, ${counted(answer.groups.length, 'group')}${answer.groups.length > MOST ? `, of which ${MOST} are drawn` : ''}.`;
   const drawn = bars.slice(0, MOST * classes.length);
   const colors = palette();
   const y = { field: 'label', type: 'nominal', sort: null, title: by || null, axis: { labelLimit: 160, grid: false } };

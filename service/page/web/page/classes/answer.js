@@ -1,7 +1,7 @@
-// The answer for one row: the likeliest class, a bar for each class, the set that holds the true one, and the split.
+// The answer for one row: the likeliest class, a bar for each class, the set that should contain the true one, and the split.
 
 import { $, h, key, showBar } from '../dom.js';
-import { byName, count, percent } from '../format.js';
+import { byName, counted, percent } from '../format.js';
 import { inWords, showSplit } from '../split.js';
 import { showBars } from './bars.js';
 import { named, others, ranked } from './chosen.js';
@@ -49,7 +49,7 @@ export function showAnswer(overview, answer, choices) {
   $('headline').replaceChildren(h('span', { class: 'target' }, target.name), h('strong', { class: name.length > LONG ? 'long' : null }, name), h('span', { class: 'spread' }, ` ${chance}`));
   showBar(target.name, `${name} ${chance}`);
   $('sure-text').textContent = answer.extrapolation[0] ? 'This row lies outside the training rows, so nothing checks its probabilities.'
-    : answer.calibrated && calibration ? `Probabilities are calibrated on ${count(calibration.rows)} held-out rows.` : 'Probabilities are not calibrated: there were no held-out rows for it.';
+    : answer.calibrated && calibration ? `Probabilities are calibrated on ${counted(calibration.rows, 'held-out row')}.` : 'Probabilities are not calibrated: there were no held-out rows for it.';
 
   const shares = sharesOf(overview);
   const { shown, rest } = split(probabilities, classes);
@@ -69,10 +69,10 @@ export function showAnswer(overview, answer, choices) {
   $('class-legend').replaceChildren(key('accent', `in the ${choices.coverage} % set`), key('out', 'not in it'), key('ink', '90 % of the draws', 'line'), shares ? key('grey', 'training rows') : '');
 
   showSet(answer, choices);
-  const { entropy: [entropy], epistemic_entropy: [doubt] } = answer;
+  const { entropy: [entropy], epistemic_entropy: [epistemic] } = answer;
   const most = Math.log(classes.length);
-  const words = entropy < SURE ? 'There is next to no uncertainty to split.' : inWords(doubt / entropy);
-  showSplit(`${nats(entropy - doubt)} nats`, `${nats(doubt)} nats`, entropy > 0 ? doubt / entropy : 0, `${words} The entropy is ${nats(entropy)} nats, of ${nats(most)} at most.`);
+  const words = entropy < SURE ? 'There is next to no uncertainty to split.' : inWords(epistemic / entropy);
+  showSplit(`${nats(entropy - epistemic)} nats`, `${nats(epistemic)} nats`, entropy > 0 ? epistemic / entropy : 0, `${words} The entropy is ${nats(entropy)} nats, of ${nats(most)} at most.`);
 }
 
 /** Says which classes are in the set, the likeliest first. */
@@ -83,6 +83,6 @@ function showSet(answer, choices) {
   $('coverage-text').textContent = `${choices.coverage} %`;
   $('coverage').setAttribute('aria-valuetext', `${choices.coverage} %`);
   $('set-text').replaceChildren(...(names ? [
-    h('b', {}, either(names)), '. ', h('span', { class: 'soft' }, `For rows like the training rows, ${choices.coverage} % of such sets hold the true class${answer.calibrated ? '' : ' if the probabilities are right'}.${answer.extrapolation[0] ? ' This row is unlike them.' : ''}`),
+    h('b', {}, either(names)), '. ', h('span', { class: 'soft' }, `For rows like the training rows, ${choices.coverage} % of such sets contain the true class${answer.calibrated ? '' : ' if the probabilities are right'}.${answer.extrapolation[0] ? ' This row is unlike them.' : ''}`),
   ] : ['The checkpoint has no sets.']));
 }

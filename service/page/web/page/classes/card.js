@@ -1,32 +1,35 @@
 // What the model card says of classes: scores, prediction sets, and the classes themselves.
 
 import { h, table } from '../dom.js';
-import { count, percent, short } from '../format.js';
+import { count, counted, percent, short } from '../format.js';
 import { named, others, ranked } from './chosen.js';
 
 const MOST_CLASSES = 12;
-const JUDGED = [['log_loss', 'Log loss'], ['brier', 'Brier score'], ['ece', 'ECE']];
+const JUDGED = [['log_loss', 'Log loss', short], ['brier', 'Brier score', short], ['ece', 'ECE', (share) => percent(share, 1)]];
 
 /** The metrics: [name, title, unit]. */
 export const metrics = [['accuracy', 'Accuracy', '%'], ['balanced_accuracy', 'Balanced accuracy', '%'], ['log_loss', 'Log loss', 'nats'], ['brier', 'Brier score', ''],
-  ['auc', 'AUC', ''], ['ece', 'Calibration error (ECE)', '']];
+  ['auc', 'AUC', ''], ['ece', 'Calibration error (ECE)', '%']];
+
+/** What the metrics mean. */
+export const words = 'Log loss is minus the logarithm of the probability given to the observed class, and the Brier score the squared distance of the probabilities from it. The calibration error is the mean distance of stated probabilities from observed shares. For these three, lower is better. AUC is 0.5 by chance and 1 at best.';
 
 /** What was fitted, for the first line of the card. */
 export const facts = ({ calibration, target }) => [
-  calibration && `probabilities calibrated on ${count(calibration.rows)} held-out rows (${calibration.method})`, `${target.classes.length} classes`];
+  calibration && `probabilities calibrated on ${counted(calibration.rows, 'held-out row')} (${calibration.method})`, `${target.classes.length} classes`];
 
 /** Scores of raw and of calibrated probabilities; null where the checkpoint does not say. */
 function judged({ metrics: { raw, calibrated } }) {
   const rows = JUDGED.filter(([name]) => Number.isFinite(raw?.[name]) || Number.isFinite(calibrated?.[name]))
-    .map(([name, title]) => [title, short(calibrated?.[name]), short(raw?.[name])]);
+    .map(([name, title, said]) => [title, said(calibrated?.[name]), said(raw?.[name])]);
   return rows.length && calibrated ? table(['Score', 'calibrated', 'raw'], rows, 'Probabilities before and after calibration') : null;
 }
 
-/** How often the sets held the class, and their size; null where the checkpoint does not say. */
+/** How often the sets contained the class, and their size; null where the checkpoint does not say. */
 function sets({ metrics: { sets: found } }) {
   const levels = Object.keys(found?.coverage ?? {});
-  return levels.length ? table(['Set', 'held the class', 'classes in it'],
-    levels.map((level) => [`${level} %`, percent(found.coverage[level], 1), short(found.size?.[level])]), 'How often prediction sets held the class') : null;
+  return levels.length ? table(['Set', 'contained the class', 'classes in it'],
+    levels.map((level) => [`${level} %`, percent(found.coverage[level], 1), short(found.size?.[level])]), 'Coverage of prediction sets on held-out rows') : null;
 }
 
 /** The classes with their training rows; null where the checkpoint does not tell them. */

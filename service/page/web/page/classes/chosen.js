@@ -1,6 +1,7 @@
 // Which classes are shown where there is no room for all, and in which colours.
 
 import { COLOURS } from '../charts.js';
+import { counted } from '../format.js';
 
 /** The numbers of the classes in order of a weight, largest first. */
 export const ranked = (weights) => weights.map((_, i) => i).sort((a, b) => weights[b] - weights[a] || a - b);
@@ -22,7 +23,7 @@ export function coloursOf(listed) {
 }
 
 /** How the rest is called. */
-export const others = (count) => (count === 1 ? '1 other' : `${count} others`);
+export const others = (count) => counted(count, 'other');
 
 /** The name of a class as people see it. */
 export const named = (name) => (name === '' ? '(empty)' : name);

@@ -26,7 +26,10 @@ export function differ([a, b]) {
   return 1 - a.reduce((sum, draw, k) => sum + draw.reduce((same, value, number) => same + value * b[k][number], 0), 0) / a.length;
 }
 
-const points = (change) => `${change < 0 ? '\u2212' : '+'}${Math.abs(100 * change).toFixed(Math.abs(change) < 0.095 ? 1 : 0)} points`;
+const points = (change) => {
+  const size = Math.abs(100 * change).toFixed(Math.abs(change) < 0.095 ? 1 : 0);
+  return `${Number(size) === 0 ? '' : change < 0 ? '\u2212' : '+'}${size} points`;
+};
 
 /** Shows a comparison. */
 export function showCompare(overview, answer) {
@@ -40,7 +43,7 @@ export function showCompare(overview, answer) {
   $('compare-text').replaceChildren(...(alike ? ['A and B are identical. Change B below.'] : [
     h('span', {}, h('b', {}, name), ` is ${change[most] < 0 ? 'less' : 'more'} probable for B than for A by `, h('strong', { id: 'change' }, points(change[most]).slice(1)), '; in ', h('b', { id: 'sure' }, percent(sure)), ' of the draws it is so.'),
     h('small', {}, `A: ${likeliest(a)}. B: ${likeliest(b)}. They are of different classes with probability `, h('span', { id: 'differ' }, percent(differ(draws))),
-      '. Both are answered by the same draws, so doubt that they share cancels.')]));
+      '. Both are answered by the same draws, so epistemic uncertainty that they share cancels.')]));
   const { shown, rest } = split(a.map((value, number) => Math.max(value, b[number])), classes);
   const rows = shown.map((number) => ({
     name: named(classes[number]), bars: [['accent', 0], ['second', 1]].map(([color, row]) => ({ value: [a, b][row][number], low: values[row][number][0], high: values[row][number][1], color })),

@@ -1,8 +1,8 @@
-// Classes as targets: probabilities, the likeliest class, a set that holds the true one.
+// Classes as targets: probabilities, the likeliest class, a set that should contain the true one.
 
 import { $ } from '../dom.js';
 import { INTERVAL, showAnswer } from './answer.js';
-import { facts, metrics, tables } from './card.js';
+import { facts, metrics, tables, words } from './card.js';
 import { compareOptions, showCompare } from './compare.js';
 import { mapEntries, mapOptions, showMap } from './map.js';
 import { showSweep, sweepOptions } from './sweep.js';
@@ -35,5 +35,5 @@ export const classes = {
     printed: 'prediction.prediction, prediction.probabilities', query: ({ coverage }) => `?coverage=${coverage / 100}`,
   },
   totals: [['count', 'rows of each class']],
-  card: { metrics, facts, tables },
+  card: { metrics, words, facts, tables },
 };

@@ -1,4 +1,4 @@
-// The likeliest class and its probability over two features; or its doubt, or the probability of one class.
+// The likeliest class and its probability over two features; or its epistemic entropy, or the probability of one class.
 
 import { COLOURS, palette } from '../charts.js';
 import { percent, short } from '../format.js';
@@ -7,8 +7,8 @@ import { coloursOf, named, others } from './chosen.js';
 
 const OF_CLASS = 'p:';
 
-/** What a map can show: the likeliest class, its doubt, or the probability of one class. */
-export const mapEntries = ({ target }) => [['likeliest', 'likeliest class and its probability'], ['epistemic_entropy', 'doubt (epistemic entropy)'],
+/** What a map can show: the likeliest class, its epistemic entropy, or the probability of one class. */
+export const mapEntries = ({ target }) => [['likeliest', 'likeliest class and its probability'], ['epistemic_entropy', 'epistemic entropy'],
   ...target.classes.map((name) => [`${OF_CLASS}${name}`, `probability of ${named(name)}`])];
 
 /** The options of a map. */
@@ -22,7 +22,7 @@ export function showMap(overview, first, second, row, asked, answer, { mapOf }) 
   }
   const number = answer.classes.indexOf(mapOf.slice(OF_CLASS.length));
   const values = mapOf === 'epistemic_entropy' ? answer.epistemic_entropy : answer.probabilities.map((of) => of[number]);
-  const name = mapOf === 'epistemic_entropy' ? 'doubt' : `probability of ${named(answer.classes[number])}`;
+  const name = mapOf === 'epistemic_entropy' ? 'epistemic entropy' : `probability of ${named(answer.classes[number])}`;
   const said = mapOf === 'epistemic_entropy' ? (value) => `${short(value, 2)} nats` : (value) => percent(value);
   drawMap(first, second, row, asked, {
     cells: values.map((value) => ({ value, text: said(value) })), encoding: { color: shades('value', name) }, tooltip: [{ field: 'text', title: name }],

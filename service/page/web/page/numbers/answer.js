@@ -2,7 +2,7 @@
 
 import { $, h, key, showBar } from '../dom.js';
 import { brief, draw, palette, roomy } from '../charts.js';
-import { percent, placed, short, titled } from '../format.js';
+import { counted, percent, placed, short, titled } from '../format.js';
 import { inWords, showSplit } from '../split.js';
 import { density, quantile } from './distribution.js';
 
@@ -31,7 +31,7 @@ export function targetBars(overview, height) {
 /** Shows an answer. `choices` are the chosen band in percent and the threshold (null: none). */
 export function showAnswer(overview, answer, choices) {
   const { target } = overview;
-  const [mean, std, doubt, noise] = ['mean', 'std', 'epistemic_std', 'aleatoric_std'].map((name) => answer[name][0]);
+  const [mean, std, epistemic, noise] = ['mean', 'std', 'epistemic_std', 'aleatoric_std'].map((name) => answer[name][0]);
   const { levels } = answer.percentiles;
   const values = answer.percentiles.values[0];
   const [low, high] = [50 - choices.band / 2, 50 + choices.band / 2].map((level) => quantile(levels, values, level));
@@ -41,17 +41,17 @@ export function showAnswer(overview, answer, choices) {
     h('span', { class: 'target' }, target.name), h('strong', {}, placed(mean, std)),
     h('span', { class: 'spread' }, ` ± ${placed(std, std)}`), unit && h('span', { class: 'unit' }, unit));
   showBar(target.name, `${placed(mean, std)} ± ${placed(std, std)}${unit}`);
-  const calibrated = answer.calibrated && overview.calibration ? `, calibrated on ${overview.calibration.rows} held-out rows` : '';
+  const calibrated = answer.calibrated && overview.calibration ? `, calibrated on ${counted(overview.calibration.rows, 'held-out row')}` : '';
   const ends = `${placed(low, std)} and ${placed(high, std)}${unit}`;
   $('band-text').textContent = answer.extrapolation[0] ? `band: between ${ends}. This row lies outside the training rows: its band is wider there, and nothing checks it.` : `of such rows lie between ${ends}${calibrated}.`;
 
-  const share = std > 0 ? doubt ** 2 / std ** 2 : 0;
-  showSplit(short(noise) + unit, short(doubt) + unit, share, `${inWords(share)} Their squares add up: ${short(noise)}² + ${short(doubt)}² = ${short(std)}².`);
+  const share = std > 0 ? epistemic ** 2 / std ** 2 : 0;
+  showSplit(short(noise) + unit, short(epistemic) + unit, share, `${inWords(share)} Their squares add up: ${short(noise)}² + ${short(epistemic)}² = ${short(std)}².`);
 
   const chance = answer.exceedance?.values[0][0];
   $('exceedance').textContent = chance === undefined ? '–' : percent(chance);
   $('threshold-unit').textContent = target.unit || '';
-  drawDensity(overview, { mean, std, doubt, low, high, levels, values }, choices);
+  drawDensity(overview, { mean, std, epistemic, low, high, levels, values }, choices);
 }
 
 function drawDensity(overview, shown, choices) {
@@ -74,8 +74,8 @@ function drawDensity(overview, shown, choices) {
       { data: { name: 'curve' }, mark: { type: 'line', color: colors.accent, strokeWidth: 1.6, clip: true }, encoding: { x, y } },
       { data: { name: 'threshold' }, mark: { type: 'rule', color: colors.ink, strokeDash: [3, 3], clip: true }, encoding: { x } },
       { data: { name: 'band' }, mark: { type: 'rule', color: colors.accent, strokeWidth: 2, clip: true }, encoding: { x, x2: { field: 'x2' }, y } },
-      { data: { name: 'function' }, mark: { type: 'rule', color: colors.doubt, strokeWidth: 7, clip: true }, encoding: { x, x2: { field: 'x2' }, y } },
-      { data: { name: 'mean' }, mark: { type: 'point', shape: 'circle', filled: true, color: colors.surface, stroke: colors.doubt, strokeWidth: 2, size: 70, opacity: 1, clip: true }, encoding: { x, y } },
+      { data: { name: 'function' }, mark: { type: 'rule', color: colors.epistemic, strokeWidth: 7, clip: true }, encoding: { x, x2: { field: 'x2' }, y } },
+      { data: { name: 'mean' }, mark: { type: 'point', shape: 'circle', filled: true, color: colors.surface, stroke: colors.epistemic, strokeWidth: 2, size: 70, opacity: 1, clip: true }, encoding: { x, y } },
     ],
   };
   const line = -0.11;
@@ -83,9 +83,9 @@ function drawDensity(overview, shown, choices) {
     rows: targetBars(overview, 0.45), curve, above,
     threshold: choices.threshold === null ? [] : [{ x: choices.threshold }],
     band: [{ x: shown.low, x2: shown.high, y: line }],
-    function: [{ x: shown.mean - shown.doubt, x2: shown.mean + shown.doubt, y: line }],
+    function: [{ x: shown.mean - shown.epistemic, x2: shown.mean + shown.epistemic, y: line }],
     mean: [{ x: shown.mean, y: line }],
   }, `Predictive density of ${target.name}: mean ${placed(shown.mean, shown.std)}, ${choices.band} % band from ${placed(shown.low, shown.std)} to ${placed(shown.high, shown.std)}`);
-  $('density-legend').replaceChildren(key('noise', 'what a new row may be'), key('accent', `${choices.band} % band`, 'line'), key('doubt', 'the mean ± its doubt', 'thick'),
+  $('density-legend').replaceChildren(key('noise', 'what a new row may be'), key('accent', `${choices.band} % band`, 'line'), key('epistemic', 'the mean ± its epistemic std', 'thick'),
     overview.target.histogram ? key('grey', 'training rows') : '');
 }

@@ -22,7 +22,7 @@ export function showCompare(overview, answer) {
   $('compare-text').replaceChildren(...(same ? ['A and B are identical. Change B below.'] : [
     h('span', {}, 'A has more ', h('b', {}, target.name), ' than B with probability '), h('strong', { id: 'more' }, percent(chance.observed)), '.',
     h('small', {}, `A: ${of(0)}. B: ${of(1)}. On average over many such rows, A is above B with probability ${percent(chance.function)}. `
-      + 'Both are answered by the same draws, so doubt that they share cancels; their noise is independent.')]));
+      + 'Both are answered by the same draws, so epistemic uncertainty that they share cancels; their noise is independent.')]));
   const limits = [target.minimum ?? -Infinity, target.maximum ?? Infinity];
   const curves = answer.percentiles.values.map((values) => density(answer.percentiles.levels, values, ...limits));
   const most = Math.max(...curves.flat().map((point) => point.y));

@@ -71,7 +71,7 @@ function along(xs, ys, x) {
 /**
  * The probability that A exceeds B, from one answer for both rows that lists the draws.
  *
- * Draw k is one function for both rows, so doubt that they share cancels: their correlation is the covariance of the
+ * Draw k is one function for both rows, so epistemic uncertainty that they share cancels: their correlation is the covariance of the
  * draws, stretched to the calibrated epistemic std, over the product of both std. The noise is independent. The rows'
  * own distributions are their percentiles, as they are drawn, joined by a normal copula of this correlation.
  * Returns the probability for two observations, and for the two function values (a share of draws).

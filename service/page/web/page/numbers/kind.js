@@ -3,7 +3,7 @@
 import { $ } from '../dom.js';
 import { titled } from '../format.js';
 import { showAnswer } from './answer.js';
-import { facts, metrics, tables } from './card.js';
+import { facts, metrics, tables, words } from './card.js';
 import { compareOptions, showCompare } from './compare.js';
 import { LEVELS } from './distribution.js';
 import { mapEntries, mapOptions, showMap } from './map.js';
@@ -44,5 +44,5 @@ export const numbers = {
     printed: 'prediction.mean, prediction.std', query: () => '',
   },
   totals: [['sum', 'sum'], ['mean', 'mean'], ['count_above', 'rows above the threshold']],
-  card: { metrics, facts, tables },
+  card: { metrics, words, facts, tables },
 };
