@@ -233,11 +233,6 @@ MOST_SAID = 10
 
 _NO_MEMORY = re.compile("can't allocate memory|out of memory|can't start new thread", re.IGNORECASE)
 
-HINTS = {
-    404: "There is nothing at this path; GET / says what there is.",
-    405: "This path doesn't take this method; the Allow header says which it takes.",
-}
-
 
 def problem_details(error: Exception, request_id: str) -> ProblemDetails:
     """Return the problem that answers an error.
@@ -271,12 +266,17 @@ def problem_details(error: Exception, request_id: str) -> ProblemDetails:
 def _http_problem(error: HTTPException) -> ProblemDetails:
     """Return the problem of an error that the web framework raised, such as an unknown path."""
     phrase = HTTPStatus(error.status_code).phrase
+    headers = dict(error.headers or {})
+    hints = {
+        404: "There is nothing at this path; GET /docs lists the paths.",
+        405: f"This path doesn't take this method; send {headers.get('Allow', 'another')}.",
+    }
     return ProblemDetails(
         status=error.status_code,
         type="about:blank",
         title=phrase,
-        detail=HINTS.get(error.status_code, str(error.detail)),
-        headers=dict(error.headers or {}),
+        detail=hints.get(error.status_code, str(error.detail)),
+        headers=headers,
     )
 
 

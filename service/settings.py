@@ -393,6 +393,7 @@ def read_configuration(
             name = str(item["loc"][0])
             shown = "not shown here" if name in SECRETS else repr(item["input"])
             said = item["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+            said = said.partition(", unable to parse")[0].replace("a valid integer", "a whole number")
             source = name if sources[name] == "default" else sources[name]
             lines.append(f"{source} is {shown}: {said}.")
         raise OptionError(" ".join(lines)) from None

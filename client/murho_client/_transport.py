@@ -124,7 +124,7 @@ class Settings:
             address = httpx2.URL("")
         if address.scheme not in ("http", "https") or not address.host:
             # The address may hold a password, so it isn't repeated.
-            raise ValueError("url is no address of a service. It looks like 'http://127.0.0.1:8000'.")
+            raise ValueError("url is not the address of a service, which looks like 'http://127.0.0.1:8000'.")
         for name, least in (("max_rows_per_request", 1), ("max_concurrency", 1), ("retries", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:

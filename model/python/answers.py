@@ -194,7 +194,7 @@ def probability_levels(values: ArrayLike, name: str) -> Doubles:
     """
     levels = np.asarray(values, dtype=np.float64)
     if not ((levels > 0.0) & (levels < 1.0)).all():
-        hint = "; they are no per cent: 0.95, not 95" if (levels > 1.0).any() else ""
+        hint = ", not per cent: 0.95, not 95" if (levels > 1.0).any() else ""
         raise ParameterError(f"{name}: levels strictly between 0 and 1{hint}")
     return levels
 

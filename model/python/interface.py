@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from warnings import warn
 
 import numpy as np
@@ -132,6 +132,10 @@ class TrainedModel:
     """
 
     posterior: Posterior
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: a model is kept as a checkpoint, which executes nothing when it is loaded."""
+        raise TypeError("a model can't be pickled: save it with model.save(NAME), and load it with murho.load(NAME)")
 
     @property
     def target(self) -> str:
@@ -383,6 +387,8 @@ def train(data: Any, target: str | int, *, device: str = "cpu", verbose: bool = 
         FitError: The fit became non-finite.
     """
     with as_value_errors():
+        if not isinstance(target, str | int | np.integer):
+            raise DataError(f"target: give the name of a column, not {type(target).__name__}; the table comes first")
         chosen = make_options(options)
         resolved = resolve_device(device)
         table, target = table_of(data), str(target)
@@ -414,6 +420,10 @@ def version_directory(source: Path, version: str | None = None, checkpoints: str
             if version not in (None, path.name):
                 raise ParameterError(f"version: {path} is version {path.name!r}; leave out version, or give the name")
             return path
+    if source.is_file():
+        raise CheckpointError(
+            f"{str(source)!r} is a file: give a checkpoint's name, or a path that ends in NAME/VERSION"
+        )
     if len(source.parts) == 1 and not source.is_absolute():
         return DirectoryStore(root).find(source.name, version)
     if not source.name:
@@ -450,7 +460,7 @@ def decide_about_table(
         raise OptionError(str(error)) from None
     names = actions.features
     for name in set(names) - {feature.name for feature in schema.features}:
-        raise OptionError(f"actions: {name!r} is no feature of this model")
+        raise OptionError(f"actions: {name!r} is not a feature of this model")
     draws = draw_numbers(count, samples) if draw is None else np.asarray(draw)
     if draws.shape != (count,) or draws.dtype.kind not in "iu" or ((draws < 0) | (draws >= samples)).any():
         raise OptionError(f"draw: expected a whole number from 0 to {samples - 1} for each of {count} contexts")

@@ -10,6 +10,7 @@ the mean 1, and the prior has the weight that it has among N rows without weight
 from __future__ import annotations
 
 import difflib
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -88,6 +89,8 @@ def classes_of(labels: NDArray[np.object_], target: str) -> tuple[str, ...]:
     Raises:
         TableError: There are fewer than two classes, or more than `MOST_CLASSES`.
     """
+    if not labels.size:
+        raise TableError("the table has no rows: at least two are needed, with different targets")
     present = labels[~is_missing(labels)]
     classes = tuple(sorted(set(present.tolist())))
     if not classes:
@@ -342,6 +345,9 @@ def make_schema(
     return replace(schema, features=tuple(features))
 
 
+NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
+
+
 def require_column(table: pa.Table, name: str, role: str, kind: type[MurhoError] = TableError) -> None:
     """Raise an error that lists the columns of the table if it has no column of this name.
 
@@ -355,6 +361,8 @@ def require_column(table: pa.Table, name: str, role: str, kind: type[MurhoError]
     if name not in existing:
         close = difflib.get_close_matches(name, existing, n=1)
         hint = f": did you mean {close[0]!r}?" if close else "."
+        if 2 * sum(bool(NUMBER.fullmatch(each)) for each in existing) > len(existing):
+            hint += " Most of its columns are named by numbers: is the line with the column names missing?"
         shown = list_names([textwrap.shorten(each, 60, placeholder="…") for each in existing], 30)
         raise kind(f"{role} {name!r} is not a column of the table{hint} Its columns are: {shown}")
 

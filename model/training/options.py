@@ -325,7 +325,8 @@ def problem_text(problem: ErrorDetails) -> str:
     if problem["type"] == "unexpected_keyword_argument":
         return f"there is no {name}: a column has {', '.join(field.name for field in fields(ColumnOverride))}"
     choices = re.findall(r"'([^']*)'", problem["msg"]) if problem["type"] in ("literal_error", "enum") else []
-    expected = problem["msg"].replace("Input should be", "must be")
+    expected = problem["msg"].replace("Input should be", "must be").replace("a valid integer", "a whole number")
+    expected = expected.partition(", unable to parse")[0]
     if problem["type"].startswith(("greater_than", "less_than")):
         expected = next((f"must be {text.values}" for text in option_texts() if text.flag == name), expected)
     return f"{name} {expected}, not {given!r}{_meant(str(given), choices)}"

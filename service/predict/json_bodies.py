@@ -113,7 +113,7 @@ def load_json(body: bytes, most: int, *, nan: bool = False) -> dict[str, Any]:
         fault = foreign_form(body) or _hint(error)
         raise wrong("", f"The body isn't valid JSON in UTF-8. {fault}") from None
     if not isinstance(document, dict):
-        raise wrong("", f"Expected a JSON object, not {JSON_NAMES[type(document)]}.")
+        raise wrong("", f'Expected a JSON object such as {{"inputs": [{{…}}]}}, not {JSON_NAMES[type(document)]}.')
     return document
 
 
@@ -123,7 +123,7 @@ def _hint(error: orjson.JSONDecodeError) -> str:
     for word, hint in HINTS.items():
         if found.lower().startswith(word):
             return f"{hint.format(word=found[: len(word)])} ({error})"
-    return str(error)
+    return f"{error}. For CSV, send the header Content-Type: text/csv." if error.pos == 0 else str(error)
 
 
 class JSONCodec(Codec):

@@ -248,6 +248,9 @@ def _from_columns(inputs: dict[str, Any], schema: Schema, max_rows: int, problem
     known = {feature.name for feature in schema.features}
     inputs = with_composed_names(inputs)
     _refuse_unknown(0, [name for name in inputs if name not in known], ("inputs",), schema, problems)
+    if inputs.keys() & known and not any(isinstance(column, list | dict) for column in inputs.values()):
+        problems.add(0, "/inputs", "Expected a list of rows, not one row: put the object in a list, [{…}].")
+        problems.raise_any()
     cells: dict[str, list[Any]] = {}
     for feature in schema.features:
         where = pointer("inputs", feature.name)
@@ -320,7 +323,9 @@ def explain_unknown(name: str, schema: Schema, problems: Problems) -> str:
     names = [feature.name for feature in schema.features]
     # difflib takes quadratic time in the length of a name.
     close = difflib.get_close_matches(name, names, n=1) if shown == name and problems.listed < MOST_GUESSES else []
-    return f"{shown!r} is no feature of this model." + (f" Did you mean {close[0]!r}?" if close else "")
+    return f"{shown!r} is not a feature of this model" + (
+        f". Did you mean {close[0]!r}?" if close else "; leave it out."
+    )
 
 
 def _cell_pointer(form: Form, row: int, name: str, position: int) -> str:

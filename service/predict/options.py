@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
@@ -92,6 +93,9 @@ def _problem(kind: type[RequestModel], document: Mapping[str, Any], item: Any) -
         message = f"Expected {EXPECTED[item['type']].format(**limits)}, not {describe(value)}"
     elif item["type"] == "extra_forbidden":
         message = f"There is no key {shorten(place[-1])!r} here"
+        close = difflib.get_close_matches(shorten(place[-1]), kind.model_fields, n=1) if len(place) == 1 else []
+        if close:
+            return Problem(pointer(*place), f"{message}. Did you mean {close[0]!r}?")
         message += f"; there are {', '.join(kind.model_fields)}" if len(place) == 1 else ""
     elif item["type"] in OTHERS:
         message = OTHERS[item["type"]]
@@ -121,8 +125,8 @@ OF_NUMBERS = {
     "class.",
 }
 OF_CLASSES = {
-    "coverage": "It is for prediction sets of classes; leave this option out. For an interval of a given coverage ask "
-    'for two percentiles: "percentiles": [5, 95] hold 90 %.',
+    "coverage": "Prediction sets are for classes; leave this option out. For a band of 90 % ask for two percentiles: "
+    '"percentiles": [5, 95].',
 }
 """Options that are for one kind of target alone, and what to do instead."""
 

@@ -50,6 +50,10 @@ class CSVCodec(TableCodec):
         advice = foreign_form(start)
         if advice and not start.startswith(BYTE_ORDER_MARK):
             raise wrong("", f"The body isn't CSV in UTF-8. {advice}")
+        if start.lstrip().startswith((b"{", b"[")):
+            raise wrong(
+                "", "The body looks like JSON, not CSV: send the header Content-Type: application/json with it."
+            )
         if len(body) > MOST_HEADER_BYTES and b"\n" not in start and b"\r" not in start:
             raise TooLargeError(f"The header line of the body takes more than {MOST_HEADER_BYTES} bytes.")
         header = read_header(pa.py_buffer(body), WHERE)

@@ -17,6 +17,7 @@ IN = ("--checkpoints", CHECKPOINTS)
     ("arguments", "code", "message"),
     [
         (("train", CARS), 2, "--target"),
+        (("train", ".", "--target", "rent"), 1, ". is a directory: give a file"),
         (("train", CARS, "--target", "Miles_per_Galon"), 1, "Miles_per_Gallon"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--name", "a/b"), 1, "'a/b'"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--hidden", "wide"), 2, "--hidden"),
@@ -39,9 +40,11 @@ IN = ("--checkpoints", CHECKPOINTS)
         (("adaptation", "rents", "--store", "typo.db"), 2, "no store typo.db"),
         (("learn", "rents", "--store", "typo.db", *IN), 2, "no store typo.db"),
         (("explain", "rows.csv", "rents", *IN), 2, "rows.csv is a file, and rents is not: did you swap NAME and DATA?"),
-        (("predict", "rents", *IN), 2, "'rents' is a model; also give the file to score"),
+        (("predict", "rents", *IN), 2, "'rents' is a model; also give the file"),
         (("train", CARS, "--target", "Miles_per_Gallon", "--members", "100"), 2, "--members must be 1 to 64, not 100"),
         (("explain", "rents", "rows.csv", *IN), 1, "rows.csv: the table has no rows to explain"),
+        (("train", "rows.csv", "--target", "sqm"), 1, "rows.csv: the table has no rows: at least two are needed"),
+        (("train", "bare.csv", "--target", "sqm"), 1, "is the line with the column names missing?"),
         (("update", "rents", CARS, *IN), 1, "cars.csv: the target 'rent' is not a column"),
     ],
 )
@@ -49,6 +52,7 @@ def test_mistakes_get_one_line_that_says_what_is_wrong(
     tmp_path: Path, arguments: tuple[object, ...], code: int, message: str
 ) -> None:
     (tmp_path / "rows.csv").write_text("sqm,rooms,city,parking,listed\n")
+    (tmp_path / "bare.csv").write_text("83.5,3,Basel\n31,2,Zug\n")
     done = call_murho(*arguments, cwd=tmp_path, code=code)
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1

@@ -27,7 +27,7 @@ from tests.support import call_murho
         ),
         ('[columns.a]\nunit = "lb"\nepochs = 3\n', "line 3: there is no columns.a.epochs: a column has kind, unit"),
         ('\nnoise = "heteroskedastic"\n', "did you mean heteroscedastic?"),
-        ('kl_weights = 3\nmembers = "many"\n', "line 2: --members must be a valid integer"),
+        ('kl_weights = 3\nmembers = "many"\n', "line 2: --members must be a whole number"),
         ("hidden = [2]\nmembers = = 2\n", "not valid TOML: Invalid value (at line 2, column 11)"),
     ],
 )

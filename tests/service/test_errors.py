@@ -36,6 +36,50 @@ def test_the_detail_counts_problems_that_are_not_listed() -> None:
     assert "all are listed" in problem_details(BadInputError(listed), "id").detail
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "body", "status", "message"),
+    [
+        ("GET", "/predict", "application/json", "", 405, "This path doesn't take this method; send POST."),
+        ("POST", "/predictions", "application/json", "{}", 404, "There is nothing at this path; GET /docs lists"),
+        (
+            "POST",
+            "/predict",
+            "application/json",
+            '{"input": []}',
+            422,
+            "There is no key 'input' here. Did you mean 'inputs'?",
+        ),
+        ("POST", "/predict", "application/json", '{"inputs": {"Weight": 3}}', 422, "put the object in a list, [{…}]."),
+        (
+            "POST",
+            "/predict",
+            "application/json",
+            "Weight,Origin\n3,USA\n",
+            422,
+            "For CSV, send the header Content-Type",
+        ),
+        ("POST", "/predict", "text/csv", '{"inputs": []}', 422, "The body looks like JSON, not CSV: send the header"),
+        (
+            "POST",
+            "/predict",
+            "text/csv",
+            "Weight,Colour\n3,red\n",
+            422,
+            "'Colour' is not a feature of this model; leave",
+        ),
+    ],
+)
+def test_a_mistake_is_told_what_to_send(
+    method: str, path: str, kind: str, body: str, status: int, message: str
+) -> None:
+    with make_client(FakeModel()) as client:
+        answer = client.request(method, path, content=body.encode(), headers={"content-type": kind})
+    assert answer.status_code == status
+    document = answer.json()
+    said = [document["detail"], *(each["message"] for each in document.get("errors", []))]
+    assert any(message in each for each in said), said
+
+
 LONG = "x" * 30_000
 
 

@@ -76,7 +76,7 @@ def test_the_environment_names_the_file(tmp_path: Path) -> None:
         ({"MURHO_VERSIONS": "pinned"}, "pinned is '': it takes both"),
         ({"MURHO_MAXROWS": "1"}, "Did you mean MURHO_MAX_ROWS?"),
         ({"MURHO_XYZ": "1"}, "MURHO_XYZ in the environment is no setting. `murho serve --show-settings`"),
-        ({"MURHO_PORT": "many"}, "MURHO_PORT is 'many': it should be a valid integer"),
+        ({"MURHO_PORT": "many"}, "MURHO_PORT is 'many': it should be a whole number."),
     ],
 )
 def test_wrong_variables_are_refused(environment: dict[str, str], message: str) -> None:

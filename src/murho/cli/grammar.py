@@ -131,7 +131,7 @@ def _check_file(name: str | None, path: Path | None, checkpoints: str) -> None:
     if name is not None and Path(name).is_file():
         raise OptionError(f"{name} is a file, and {path} is not: did you swap NAME and DATA?")
     if (Path(checkpoints) / path).is_dir():
-        raise OptionError(f"{str(path)!r} is a model; also give the file to score")
+        raise OptionError(f"{str(path)!r} is a model; also give the file")
 
 
 def complete_names(ctx: typer.Context, incomplete: str) -> list[str]:

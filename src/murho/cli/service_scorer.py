@@ -46,7 +46,7 @@ def connect(url: str) -> Client:
     try:
         return Client(url, timeout=SECONDS_PER_REQUEST, max_rows_per_request=ROWS_PER_REQUEST, retries=RETRIES)
     except ValueError as error:
-        raise MurhoError(f"{url}: not an address of a service ({error})") from error
+        raise MurhoError(f"{url}: {error}") from error
 
 
 class ServiceScorer:

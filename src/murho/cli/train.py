@@ -191,9 +191,9 @@ def train(
 
     began = time.monotonic()
     # First what can be said at once; then the imports that take seconds.
+    require_file(data)
     column, chosen_name, options = _settings(data, target, name, config, given)
     check_device(device)
-    require_file(data)
     store = store_at(checkpoints)
     store.check_writable(chosen_name)
     from murho.model.tables.columns import release_memory

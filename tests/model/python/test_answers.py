@@ -161,11 +161,11 @@ def test_what_is_unlike_the_training_rows_is_listed(rent: Posterior) -> None:
     ("of", "ask", "message"),
     [
         ("districts", lambda of: of.probability("south"), "'south' is none of the 3 classes .'east', 'north', 'west'."),
-        ("districts", lambda of: of.prediction_set(90), "^coverage: .*no per cent"),
+        ("districts", lambda of: of.prediction_set(90), "^coverage: .*not per cent"),
         ("districts", lambda of: of.sample(True), r"^n: a whole number, at least 1 and below 2\^63, not True"),
         ("rents", lambda of: of.ppf([0.1, 0.9]), r"^q: a number, or one for each of the 12 rows, .* np\.reshape"),
         ("rents", lambda of: of.cdf("a"), "^x: a number, or one for each of the 12 rows, not 'a'"),
-        ("rents", lambda of: of.ppf(95), "no per cent: 0.95, not 95"),
+        ("rents", lambda of: of.ppf(95), "not per cent: 0.95, not 95"),
     ],
 )
 def test_what_can_not_be_asked_is_said(

@@ -1,6 +1,7 @@
 """`load` and `train` give the same object: a model that answers, and that can be saved."""
 
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -91,6 +92,8 @@ def test_a_file_trains_as_murho_train_does(tmp_path: Path) -> None:
             "give a data frame of pandas, polars or pyarrow, or the path of a file, not list",
         ),
         (lambda: train("no.csv", "rent"), r"no\.csv does not exist"),
+        (lambda: train("rent", flats()), "target: give the name of a column, not DataFrame; the table comes first"),
+        (lambda: train(flats(), "rent", members="ten"), "^members must be a whole number, not 'ten'"),
     ],
 )
 def test_what_can_not_be_trained_is_a_value_error(ask: Callable[[], Any], message: str) -> None:
@@ -161,6 +164,7 @@ def test_what_is_saved_is_loaded(model: TrainedModel, tmp_path: Path, monkeypatc
         ("rent/1", 2, "rent/1 is version '1'"),
         ("..", None, "can't be the name"),
         ("/", None, "'/' is no checkpoint"),
+        (__file__, None, "is a file: give a checkpoint's name"),
     ],
 )
 def test_what_is_not_there_is_named(
@@ -168,6 +172,11 @@ def test_what_is_not_there_is_named(
 ) -> None:
     with pytest.raises((CheckpointError, ValueError), match=message):
         load(source, version=version, checkpoints=rent_checkpoints)
+
+
+def test_a_model_says_how_it_is_kept_instead_of_pickled(rent: Posterior) -> None:
+    with pytest.raises(TypeError, match=r"model\.save\(NAME\)"):
+        pickle.dumps(TrainedModel(rent))
 
 
 @pytest.mark.slow

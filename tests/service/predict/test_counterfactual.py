@@ -23,7 +23,7 @@ GOAL = {"mean": {"at_least": 20.0}}
         ({"goal": {"exceedance": {"at_least": 0.5}}}, "/goal/exceedance/threshold", "This is required."),
         ({"goal": {"probability": {"class": "a", "at_least": 0.5}}}, "/goal", "The target is a number"),
         ({"samples": 0, "goal": {"std": {"at_most": 1}}}, "/goal", "ask for samples"),
-        ({"fixed": ["Orign"]}, "/fixed/0", "'Orign' is no feature of this model."),
+        ({"fixed": ["Orign"]}, "/fixed/0", "'Orign' is not a feature of this model; leave it out."),
         ({"inputs": [ROW]}, "/inputs", "Expected one row"),
         ({"inputs": {**ROW, "Weight": "heavy"}}, "/inputs/Weight", "number"),
     ],

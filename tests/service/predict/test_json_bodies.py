@@ -199,7 +199,7 @@ def test_only_a_text_that_is_good_up_to_a_nan_is_read_again(monkeypatch: pytest.
         (b'{"a": -Infinity}', "JSON has no Infinity, and inputs are finite"),
         (b'{"a": True}', "JSON writes true, not True."),
         (b"{'a': 1}", 'JSON has double quotes: "…"'),
-        (b"[1]", "Expected a JSON object, not a list."),
+        (b"[1]", 'Expected a JSON object such as {"inputs": [{…}]}, not a list.'),
         (b"", "The body is empty."),
     ],
 )

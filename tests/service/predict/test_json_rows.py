@@ -80,7 +80,7 @@ def test_unknown_features_are_explained() -> None:
     assert "Did you mean 'Weight'" in found["/inputs/0/weight"]
     assert "left out in training (constant)" in found["/inputs/0/Wheels"]
     assert "is the target" in found["/inputs/0/Consumption"]
-    assert "no feature" in found["/inputs/0/zzz"]
+    assert "is not a feature of this model; leave it out" in found["/inputs/0/zzz"]
     assert len(found) == 4
 
 

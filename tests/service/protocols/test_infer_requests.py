@@ -145,8 +145,8 @@ def asking(**parts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ([], "Expected a JSON object, not a list."),
-        (asking(input=1), "/input: There is no key 'input' here"),
+        ([], "Expected a JSON object such as"),
+        (asking(input=1), "/input: There is no key 'input' here. Did you mean 'inputs'?"),
         (x_with(shape=[True, 3]), "/inputs/x/shape/0: Expected a whole number, not a boolean."),
         (x_with(shape=[0, 3], data=[]), "/inputs: The tensors have no rows"),
         (x_with(shape=[2, 3]), "/inputs/x: There are 3 values, where the shape [2, 3] has 6."),
@@ -190,7 +190,7 @@ def test_what_is_wrong_is_said_with_its_place(client: AppClient, document: Any, 
         ),
         (
             {"Weight": {"name": "Weights"}},
-            "/inputs/Weights: 'Weights' is no feature of this model. Did you mean 'Weight'",
+            "/inputs/Weights: 'Weights' is not a feature of this model. Did you mean 'Weight'",
         ),
         ({"Weight": {"name": "Consumption"}}, "/inputs/Weight: The feature 'Weight' is absent"),
         ({"Weight": {"name": "Year"}}, "/inputs/Year: There is more than one column of this name."),

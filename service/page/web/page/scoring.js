@@ -69,7 +69,7 @@ function problemsOf(problem, first) {
     where: column === undefined ? '' : `${row === null ? '' : `row ${count(first + Number(row))}, `}column ${column}`,
     message: (row === null ? message : message.replace(/^Column '.*', row \d+: /, '')) // rows of the piece
       .replace(/^The body, line (\d+): /, (_, line) => `row ${count(first + Number(line) - 2)}: `).replace(/^The body/, 'The file').replace(/: send CSV, .*/, ': save it as CSV.')
-      .replace('or null if', 'or an empty cell if').replace('is no feature of this model', 'is no column that the model knows'),
+      .replace('or null if', 'or an empty cell if').replace('is not a feature of this model', 'is not a column that the model knows'),
   }));
   return [...(absent.length ? [{ where: '', message: `The file has no column ${absent.slice(0, SHOWN_ERRORS).join(', ')}${absent.length > SHOWN_ERRORS ? `, nor ${absent.length - SHOWN_ERRORS} more` : ''}. If the values are unknown, add a column of empty cells.` }] : []), ...others];
 }
