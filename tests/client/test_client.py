@@ -94,7 +94,7 @@ def test_what_can_not_be_used_is_named_before_anything_is_sent() -> None:
         with pytest.raises(ValueError, match=next(iter(options))):
             Client("http://murho.test", **options)
     for url in ("localhost:8000", "ftp://murho.test", "http://"):
-        with pytest.raises(ValueError, match=r"It looks like 'http://127\.0\.0\.1:8000'"):
+        with pytest.raises(ValueError, match=r"^url is not .*, which looks like 'http://127\.0\.0\.1:8000'"):
             Client(url)
 
 

@@ -139,8 +139,8 @@ def test_the_page_lists_the_alerts_and_the_chart_s_values_that_exist() -> None:
     assert set(re.findall(r"`(murho_\w+)`", page)) <= set(exposed())
     values = yaml.safe_load((KUBERNETES / "chart" / "values.yaml").read_text())
     for path in re.findall(r"--set(?:-string)? ([\w.]+)=", page):
-        room, _, name = path.partition(".")
-        assert room == "settings" or name in values[room], path
+        group, _, name = path.partition(".")
+        assert group == "settings" or (name in values[group] if name else group in values), path
     for folder in re.findall(r"kubectl apply -k (\S+)", page):
         assert (ROOT / folder / "kustomization.yaml").exists()
     for path in re.findall(r"`(deploy/[\w/.-]+)`", page):

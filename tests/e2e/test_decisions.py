@@ -113,7 +113,7 @@ def test_what_is_refused(busy: Service, trained: Path) -> None:
         answer = _post(busy, "cars", {"contexts": CONTEXTS, "actions": ACTIONS, **change})
         assert answer.status_code == 422
         assert sorted(error["pointer"] for error in answer.json()["errors"]) == pointers
-    with Client(busy.address) as client, pytest.raises(InvalidInput, match="no feature"):
+    with Client(busy.address) as client, pytest.raises(InvalidInput, match="not a feature"):
         client.decide(CONTEXTS, [{"id": "a", "inputs": {"Horsepowers": 1.0}}], "cars")
     for wrong in ({"policy": "best"}, {"draw": [0]}, {"samples": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
