@@ -21,11 +21,11 @@ from murho.model.distributions.mixtures import normal_cdf
 LEAST = 1e-300
 LEAST_SKEWNESS, MOST_SKEWNESS = 1e-3, 30.0
 """Below the first a distribution counts as Gaussian."""
+SECANTS, MOST_STEPS = 6, 80
+"""Steps of the secant before every second one halves the bracket, and most steps."""
 TOLERANCE = 1e-8
-"""Of a row's probability."""
+"""Of a quantile, in normal scores or in standard deviations; of a row's probability."""
 NEWTON_STEPS = 12
-POINTS = 33
-"""Normal scores of a total, between which quantiles are taken."""
 VALUES_AT_A_TIME = 2**17
 """Values in each array of a part, 1 MiB: a part of the work takes about 0.1 s, and little memory."""
 
@@ -77,6 +77,11 @@ class _Skewed:
         inside = self.centre + self.sign * places * self.unit
         return np.where(self.gaussian, places, self.sign * np.log(np.maximum(inside, LEAST)) / self.width)
 
+    def places(self, score: float) -> Doubles:
+        """Return the standardised values at a normal score."""
+        power = np.exp(np.minimum(self.width * self.sign * score, 700.0))
+        return np.where(self.gaussian, score, self.sign * (power - self.centre) / self.unit)
+
 
 def describe_totals(
     drawn: Doubles,
@@ -89,7 +94,7 @@ def describe_totals(
 ) -> tuple[Doubles, Doubles]:
     """Quantiles and exceedance of the totals of G groups and C kinds: mixtures over draws, stretched about their mean.
 
-    Normal scores of a total are nearly a line, so quantiles are taken from lines between a few of them.
+    Normal scores of a total are nearly a line, so the secant finds a quantile in a few steps.
 
     Args:
         drawn: Sums of means and of variances under each draw, up to a shift and a factor, ``[2, S, G, C]``.
@@ -114,14 +119,27 @@ def describe_totals(
         mean: Doubles = _cdf(skewed.scores((places * own - functions) / deviations)).mean(axis=0)
         return mean
 
-    quantiles = np.empty((*mean.shape, len(levels)))
-    if len(levels):
-        # Cantelli's inequality: no quantile lies further out.
-        lower, upper = (math.asinh(math.sqrt(1.0 / tail - 1.0)) for tail in (levels.min(), 1.0 - levels.max()))
-        places = np.sinh(np.linspace(-lower, upper, POINTS))
-        scores, wanted = _scores(np.stack([below(place) for place in places])), _scores(levels)
-        for total in np.ndindex(mean.shape):
-            quantiles[total] = np.interp(wanted, scores[(slice(None), *total)], places)
+    def quantile(level: float, score: float) -> Doubles:
+        """Quantile in standard deviations from the mean, ``[G, C]``: between those of the single draws."""
+        of_draws = (functions + deviations * skewed.places(score)) / own
+        lower, upper = of_draws.min(axis=0), of_draws.max(axis=0)
+        value: Doubles = np.clip(score, lower, upper)
+        earlier, before = np.zeros_like(mean), _scores(below(0.0))
+        for step in range(MOST_STEPS):
+            share = below(value)
+            lower, upper = np.where(share < level, value, lower), np.where(share < level, upper, value)
+            now = _scores(share)
+            near = (np.abs(now - score) <= TOLERANCE) | (upper - lower <= TOLERANCE)
+            if near.all():
+                break
+            with np.errstate(all="ignore"):
+                following = value + (score - now) * (value - earlier) / (now - before)
+            inside = (following > lower) & (following < upper) & (step < SECANTS or step % 2 == 0)
+            earlier, before = value, now
+            value = np.where(near, value, np.where(inside, following, 0.5 * (lower + upper)))
+        return value
+
+    quantiles = np.stack([*map(quantile, levels.tolist(), _scores(levels).tolist()), mean], axis=-1)[..., :-1]
     std = np.maximum(std, LEAST)
     apart = (thresholds[:, None] - mean[..., None]) / std[..., None]
     above = [1.0 - below(apart[..., number]) for number in range(thresholds.shape[1])]

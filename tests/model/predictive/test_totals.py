@@ -167,6 +167,16 @@ def test_a_count_is_exact_and_goes_over_into_the_approximation() -> None:
         np.testing.assert_allclose(answer.percentiles[0], np.percentile(counts, LEVELS), atol=0 if count == 20 else 1)
 
 
+@pytest.mark.parametrize("width", [0.0, 0.5])
+def test_a_percentile_does_not_depend_on_the_others(width: float) -> None:
+    rows, outer = Rows.made(40, width), (1e-200, 1e-6, 50.0, 99.9, 99.9999999999)
+    together = of(rows, TotalsOptions(of=replace(OPTIONS, percentiles=outer))).percentiles[0]
+    alone = [of(rows, TotalsOptions(of=replace(OPTIONS, percentiles=(each,)))).percentiles[0, 0] for each in outer]
+    np.testing.assert_allclose(together, alone)
+    assert (np.diff(together) > 0.0).all()
+    assert together[2] == pytest.approx(np.median(rows.sampled_totals(10_000)), rel=0.01)
+
+
 def test_percentiles_of_a_count_go_to_the_outermost_levels() -> None:
     rows = Rows.made(3, 0.0)
     ends = of(rows, TotalsOptions("count_above", 4.5, replace(OPTIONS, percentiles=(1e-9, 100.0 - 1e-9)))).percentiles
