@@ -7,6 +7,7 @@ People read the documents in the repository first, so their links are those of t
 - links between documents lead to the pages that were made of them;
 - a link to any other file of the repository becomes the file's path, as text: the site does not have the file;
 - a Mermaid diagram, which GitHub draws, becomes the picture that `scripts/diagrams.py` has drawn of it;
+- an equation in LaTeX, which GitHub typesets, becomes MathML, which browsers typeset without a script;
 - each page is there as Markdown too, and ``llms.txt`` lists these (https://llmstxt.org), for agents.
 
 Zensical then builds the pages by ``mkdocs.yml``. A link that leads nowhere ends the build.
@@ -14,6 +15,7 @@ Zensical then builds the pages by ``mkdocs.yml``. A link that leads nowhere ends
 
 from __future__ import annotations
 
+import html
 import os
 import posixpath
 import re
@@ -23,12 +25,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from latex2mathml.converter import convert
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = "docs"
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<path>[^()\s#]*)(?P<place>#[^()\s]*)?\)")
 DIAGRAMS = runpy.run_path(str(Path(__file__).with_name("diagrams.py")))
 ELSEWHERE = re.compile(r"[a-z]+:")
+EQUATION = re.compile(r'<(?P<tag>span|div) class="arithmatex">\s*\\[(\[](?P<latex>.*?)\\[)\]]\s*</(?P=tag)>', re.DOTALL)
 
 
 # Page → the document outside of docs/ that it is made of.
@@ -62,6 +67,8 @@ def build(place: Path) -> None:
     subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=place, check=True)
     for path in titles:
         shutil.copy(pages / path, site)
+        page = (site / path).with_suffix(".html")
+        page.write_text(EQUATION.sub(_mathml, page.read_text(encoding="utf-8")), encoding="utf-8")
     lines = "".join(f"- [{title}]({path})\n" for path, title in titles.items())
     head = "# Murho\n\n> A prediction service that answers with error bars\n\n## Pages\n\n"
     (site / "llms.txt").write_text(head + lines, encoding="utf-8")
@@ -74,6 +81,11 @@ def for_site(markdown: str, page: str) -> str:
     parts[::2] = [LINK.sub(lambda link: _link(link, source), part) for part in parts[::2]]
     parts[1::2] = [DIAGRAMS["BLOCK"].sub(_picture, part) for part in parts[1::2]]
     return "".join(parts)
+
+
+def _mathml(equation: re.Match[str]) -> str:
+    """Return the MathML of an equation, which `pymdownx.arithmatex` has marked in a page."""
+    return convert(html.unescape(equation["latex"]), display="block" if equation["tag"] == "div" else "inline")
 
 
 def _picture(block: re.Match[str]) -> str:

@@ -69,6 +69,22 @@ def test_a_page_loads_nothing_from_another_host(site: Path) -> None:
         assert re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\"';]*", path.read_text()) == [], path
 
 
+def test_no_equation_is_left_as_latex(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        assert 'class="arithmatex"' not in path.read_text(), path
+
+
+def test_an_equation_becomes_mathml(hook: dict[str, Any]) -> None:
+    page = '<p><span class="arithmatex">\\(a &lt; b\\)</span></p><div class="arithmatex">\\[\nc\n\\]</div>'
+    made = hook["EQUATION"].sub(hook["_mathml"], page)
+    inline, block = re.findall(r"<math [^>]*>.*?</math>", made)
+    assert 'display="inline"' in inline
+    assert re.findall(r"<m[io]>([^<]*)</m[io]>", inline) == ["a", "&#x0003C;", "b"]
+    assert 'display="block"' in block
+    assert made.startswith("<p><math")
+    assert made.endswith("</math>")
+
+
 @pytest.mark.parametrize(
     ("page", "written", "wanted"),
     [
