@@ -235,15 +235,12 @@ def chosen_extras(text: str, offered: Mapping[str, Sequence[str]]) -> list[str]:
 
     Args:
         text: The value of EXTRAS; may be empty.
-        offered: Extra → its packages. One that asks for Murho itself, such as ``dev``, is none for an image: Murho is
-            copied into that, and a package index may know another package of this name.
+        offered: Extra → its packages. An image has the client already, so ``client`` is not an extra for it.
 
     Raises:
         SystemExit: One is unknown; the message names those that there are.
     """
-    known = [
-        extra for extra, packages in offered.items() if not any(package.startswith("murho") for package in packages)
-    ]
+    known = offered.keys() - {"client"}
     chosen = [extra.strip() for extra in text.split(",") if extra.strip()]
     for extra in chosen:
         if extra not in known:
@@ -287,9 +284,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         wanted += [package for extra in ("compiled", *extras) for package in offered[extra]]
         install_through_constraints(*common, *wanted)
     else:
-        own = ",".join(SERVING_EXTRAS) if options.serving else "dev"
-        editable = ("--editable", f"{ROOT}[{own}]", "--editable", str(ROOT / "client"))
-        install_through_constraints(*common, "--no-build-isolation", *editable)
+        own = ("--editable", f"{ROOT}[{','.join(SERVING_EXTRAS)}]", "--editable", str(ROOT / "client"))
+        tools = [] if options.serving else project["dependency-groups"]["dev"]
+        install_through_constraints(*common, "--no-build-isolation", *own, *tools)
 
 
 if __name__ == "__main__":

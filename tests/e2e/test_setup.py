@@ -8,6 +8,7 @@ import os
 import re
 import runpy
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -32,7 +33,7 @@ def install() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    return dict(line.replace("_", "-").lower().split("==") for line in lines if line and not line.startswith("#"))
 
 
 # ---- constraints.txt
@@ -43,7 +44,8 @@ def test_every_dependency_is_pinned_and_what_runs_here_is_what_is_pinned(pins: d
     for place in (ROOT, ROOT / "client"):
         described = tomllib.loads((place / "pyproject.toml").read_text())
         wanted += [*described["build-system"]["requires"], *described["project"]["dependencies"]]
-        wanted += [each for extra in described["project"].get("optional-dependencies", {}).values() for each in extra]
+        groups = [described["project"].get("optional-dependencies", {}), described.get("dependency-groups", {})]
+        wanted += [each for group in groups for packages in group.values() for each in packages]
     names = {re.split(r"[^A-Za-z0-9._-]", line)[0].lower() for line in wanted}
     assert names - set(pins) - {"murho", "murho-client"} == set()
     installed = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in importlib.metadata.distributions()}
@@ -51,6 +53,37 @@ def test_every_dependency_is_pinned_and_what_runs_here_is_what_is_pinned(pins: d
     assert runs == {name: pins[name] for name in runs}
     assert pins["torch"] == TORCH
     assert [name for name in pins if name == "triton" or name.startswith(("nvidia", "cuda"))] == []
+
+
+# ---- uv.lock
+
+
+def test_the_lock_has_the_pinned_versions_from_public_indexes(pins: dict[str, str]) -> None:
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    packages = [package for package in lock["package"] if "registry" in package["source"]]
+    locked = {package["name"].replace(".", "-"): package["version"].partition("+")[0] for package in packages}
+    del locked["appnope"]  # for macOS, where the constraints were not made
+    pinned = {name.replace(".", "-"): version for name, version in pins.items()}
+    assert locked == {name: pinned.get(name) for name in locked}
+    places = {package["source"]["registry"] for package in packages}
+    assert places == {"https://pypi.org/simple", "https://download.pytorch.org/whl/cpu"}
+
+
+def test_uv_installs_what_the_lock_has(tmp_path: Path) -> None:
+    try:
+        socket.getaddrinfo("pypi.org", 443)
+    except OSError:
+        pytest.skip("no package index in reach")
+    uv, python = Path(sys.executable).with_name("uv"), tmp_path / "env" / "bin" / "python"
+    places = {"UV_PROJECT_ENVIRONMENT": str(tmp_path / "env"), "UV_CACHE_DIR": str(tmp_path / "cache")}
+    # --locked ends it if pyproject.toml has changed since; torch is 190 MB, and not from the package index.
+    command = [str(uv), "sync", "--locked", "--python", sys.executable, "--no-install-package", "torch"]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **places}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    names = "import importlib.metadata as m; print(*(d.metadata['Name'] for d in m.distributions()))"
+    installed = subprocess.run([python, "-c", names], capture_output=True, text=True, check=True).stdout.split()
+    assert {"murho", "murho-client", "fastapi", "numba", "pytest"} <= set(installed)
+    assert subprocess.run([python.with_name("murho"), "--help"], capture_output=True, check=False).returncode == 0
 
 
 # ---- scripts/install.py
@@ -82,8 +115,7 @@ def test_where_torch_comes_from(install: dict[str, Any], where: tuple[str, ...],
 @pytest.mark.parametrize(
     ("arguments", "environment", "message"),
     [
-        # dev asks for murho itself, which an image does not get from an index.
-        (["--runtime-dependencies"], {"EXTRAS": "s3,dev"}, "EXTRAS: there is no extra 'dev'; there are: "),
+        (["--runtime-dependencies"], {"EXTRAS": "s3,client"}, "EXTRAS: there is no extra 'client'; there are: az, "),
         ([], {"TORCH_VARIANT": "rocm"}, "TORCH_VARIANT is 'rocm'; it is one of cpu, cuda."),
     ],
 )
