@@ -284,9 +284,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         wanted += [package for extra in ("compiled", *extras) for package in offered[extra]]
         install_through_constraints(*common, *wanted)
     else:
-        own = ("--editable", f"{ROOT}[{','.join(SERVING_EXTRAS)}]", "--editable", str(ROOT / "client"))
-        tools = [] if options.serving else project["dependency-groups"]["dev"]
-        install_through_constraints(*common, "--no-build-isolation", *own, *tools)
+        packages = [f"murho[{','.join(SERVING_EXTRAS)}]"] if options.serving else project["dependency-groups"]["dev"]
+        # Murho itself is here: pip must not look for it in an index.
+        packages = [f"--editable={ROOT}{each[5:]}" if each.startswith("murho[") else each for each in packages]
+        install_through_constraints(*common, "--no-build-isolation", *packages, f"--editable={ROOT / 'client'}")
 
 
 if __name__ == "__main__":
