@@ -150,7 +150,7 @@ def _predicted_chart(target: Target, held_out: Mapping[str, Any]) -> Chart:
     margin = 0.03 * (max(shown) - min(shown))
     domain = (min(shown) - margin, max(shown) + margin)
     title = name_with_unit(target.name, target.unit)
-    x = _quantity("predicted", f"predicted mean of {title}", domain)
+    x = _quantity("predicted", f"predicted mean of {title}", domain, tickCount=8)
     y = _quantity("observed", f"observed {title}", domain)
     area = bins if len(bins) > 1 else [bins[0] | {"predicted": end} for end in domain]
     layers = [
@@ -201,7 +201,7 @@ def _confusion(held_out: Mapping[str, Any]) -> Chart | None:
 def _reliability(held_out: Mapping[str, Any]) -> Chart:
     """Observed shares against promised ones: of central bands or, of classes, of the likeliest class."""
     if "by_class" in held_out:
-        x_title, y_title = "probability of the likeliest class", "share of rows that are of it"
+        x_title, y_title = "probability of the likeliest class", "share of rows of this class"
         said = "How often the likeliest class was right, against its probability, in tenths of the rows."
         found = [(part["confidence"], part["accuracy"], part["rows"]) for part in held_out["by_confidence"]]
     else:
@@ -285,14 +285,14 @@ def _importance(target: Target, importance: Mapping[str, Any]) -> Chart:
     judged, of_features, screened = len(importance["features"]), importance["of_features"], ""
     if judged < of_features:
         screened = (
-            f" A quick screen chose these {judged} of {of_features} features; `murho importance NAME DATA` judges all."
+            f" A quick screen chose these {judged} of {of_features} features. The command murho importance judges all."
         )
     measure, rows = importance["measures"][0], []
     for feature in ordered_features(importance)[:MOST_BARS]:
         value, error = feature[measure]["value"], 2.0 * feature[measure]["standard_error"]
         rows.append({"feature": feature["name"], "value": value, "low": value - error, "high": value + error})
     x, y = (
-        _quantity("value", name_with_unit(MEASURES[measure], target.unit)),
+        _quantity("value", name_with_unit(MEASURES[measure], target.unit), tickCount=6),
         _category("feature", ticks=False, domain=False),
     )
     x["scale"] = {"zero": True}

@@ -20,8 +20,12 @@ function sharesOf({ target: { levels } }) {
 const sum = (numbers, values) => numbers.reduce((total, number) => total + values[number], 0);
 const nats = (value) => (value < 0.005 ? '<\u202f0.01' : value.toFixed(2));
 
-/** Ends of an interval of a probability, in percent; finer near 0 and 100. */
-const ends = (low, high) => [low, high].map((end) => (100 * end).toFixed(low < 0.095 || high > 0.905 ? 1 : 0));
+/** An interval of a probability, in percent without the sign; finer near 0 and 100, which it never claims. */
+function interval(low, high, joint) {
+  if (high < 0.001) return `<\u202f0.1`;
+  if (low > 0.999) return `>\u202f99.9`;
+  return [low, high].map((end) => (100 * end).toFixed(low < 0.095 || high > 0.905 ? 1 : 0)).join(joint);
+}
 
 /** The numbers of the classes that have a bar, by their names if they are few, and those that are summed. */
 export function split(weights, classes) {
@@ -55,11 +59,10 @@ export function showAnswer(overview, answer, choices) {
   const { shown, rest } = split(probabilities, classes);
   const rows = shown.map((number) => {
     const [low, high] = intervals[number];
-    const [from, to] = ends(low, high);
     const share = shares?.[number] ?? null;
     return {
       name: named(classes[number]), share, bars: [{ value: probabilities[number], low, high, color: set.has(number) ? 'accent' : 'out' }], figure: percent(probabilities[number]),
-      note: [`, from ${from} to ${to} % over draws${share === null ? '' : `, ${percent(share)} of the training rows`}${set.has(number) ? ', in the set' : ''}`, `${from}–${to}`],
+      note: [`, ${interval(low, high, ' to ')} % over draws${share === null ? '' : `, ${percent(share)} of the training rows`}${set.has(number) ? ', in the set' : ''}`, interval(low, high, '–')],
     };
   });
   if (rest.length) {
