@@ -346,8 +346,9 @@ def test_prose_keeps_to_120_characters_and_the_readme_to_900_words() -> None:
 def _prose(path: Path) -> str:
     """Return a page without code, tables, equations and lists that are made from code."""
     text = re.sub(r"<!-- (\w+) -->.*?<!-- end of \1 -->", "", path.read_text(), flags=re.DOTALL)
-    text = re.sub(r"^```.*?^```|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
-    return re.sub(r"`[^`]*`", "CODE", re.sub(r"^(?:\s*\||    ).*$", "", text, flags=re.MULTILINE))
+    text = re.sub(r"^```.*?^```|^\$\$$.*?^\$\$$|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"`[^`]*`", "CODE", re.sub(r"^(?:\s*\||    ).*$", "", text, flags=re.MULTILINE))
+    return re.sub(r"\$(?!\s)(?:[^$\n]|\n(?!\n))+(?<!\s)\$", "MATH", text)
 
 
 def test_prose_speaks_to_a_reader_in_whole_sentences() -> None:
