@@ -85,7 +85,10 @@ def for_site(markdown: str, page: str) -> str:
 
 def _mathml(equation: re.Match[str]) -> str:
     """Return the MathML of an equation, which `pymdownx.arithmatex` has marked in a page."""
-    return convert(html.unescape(equation["latex"]), display="block" if equation["tag"] == "div" else "inline")
+    latex = html.unescape(equation["latex"])
+    if equation["tag"] == "span":
+        return convert(latex)
+    return f'<div class="equation">{convert(latex, display="block")}</div>'
 
 
 def _picture(block: re.Match[str]) -> str:

@@ -82,7 +82,7 @@ def test_an_equation_becomes_mathml(hook: dict[str, Any]) -> None:
     assert re.findall(r"<m[io]>([^<]*)</m[io]>", inline) == ["a", "&#x0003C;", "b"]
     assert 'display="block"' in block
     assert made.startswith("<p><math")
-    assert made.endswith("</math>")
+    assert made.endswith("</math></div>")
 
 
 @pytest.mark.parametrize(
