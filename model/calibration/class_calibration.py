@@ -132,7 +132,7 @@ MINIMUM_ROWS = 20
 """Below this number of rows probabilities are left as they are."""
 SLOPE_STD = 0.25
 """Standard deviation of the prior of the slope's logarithm. From 40 rows, 0.5 made probabilities that were right .005
-nats worse a row, 0.25 hardly any (benchmarks/EXPERIMENTS.md)."""
+nats worse a row, 0.25 hardly any."""
 STRENGTH = 5.0
 """Factor of the penalties of what differs between classes, 1 in probmetrics. With 1 to 3 maps of 40 to 300 rows
 followed chance, with 10 those of 900 rows were too stiff."""

@@ -29,7 +29,7 @@ from murho.model.tables.schema import Name, Schema
 
 ROWS_OF_SHARES = 1.0
 """The shares weigh as much as this number of rows beside the N training rows: N rows can't tell a smaller probability
-of an exception from none. Fits on small tables lost .003 nats a row with 0.5 (benchmarks/EXPERIMENTS.md)."""
+of an exception from none. Fits on small tables lost .003 nats a row with 0.5."""
 
 
 @dataclass(frozen=True, slots=True)

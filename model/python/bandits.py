@@ -61,7 +61,7 @@ class BoundedReward(Bernoulli):
 class BanditOptions:
     """Options of `model.python.bandits.ThompsonSampling`.
 
-    The defaults were chosen on the mushroom bandit (benchmarks/EXPERIMENTS.md).
+    The defaults were chosen on the mushroom bandit.
 
     Attributes:
         lowest_reward: No reward is below it.
