@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import typer
 
 from murho.command_line import COMMANDS, app
-from murho.model.training.options import option_texts
 from murho.service.settings import Settings, toml_value
 
 if TYPE_CHECKING:
@@ -26,54 +25,35 @@ REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 HEAD = """\
 # Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.
 # An option of the command line goes before the environment (MURHO_ and the name in capitals), and that before this
-# file. Relative paths begin where the service is started. `murho serve --show-settings` says what holds, and why.
+# file. Relative paths begin where the service is started. `murho serve --show-settings` prints the settings and where
+# each comes from. docs/reference.md shows examples.
 """
 EXAMPLES = {
     "hosts": "murho.example,*.test",
     "root_path": "/murho",
     "ssl_certfile": "/etc/murho/tls.crt",
     "ssl_keyfile": "/etc/murho/tls.key",
-    "metrics_port": "9464",
-    "default_model": "cars",
     "pinned": "cars=3,rents=1",
-    "watch_seconds": "5",
     "store": "murho.db",
-    "store_days": "90",
-    "store_bytes": "10000000000",
-    "threads": "4",
     "api_keys": "dashboard:sha256:…",
     "api_keys_file": "/run/secrets/keys",
     "open_paths": "/metrics,/docs",
     "cors_origins": "https://app.example",
     "trusted_proxies": "10.0.0.0/8",
-    "requests_per_second": "5",
     "row_draws_per_second": "1e6",
     "--target": "price",
-    "--name": "houses",
     "--config": "houses.toml",
-    "--device": "cuda",
     "--ignore": "Name",
     "--group": "patient",
     "--time": "day",
-    "--decimal": ",",
-    "--date-order": "day-first",
-    "--pivot-year": "27",
     "--missing-value": "-200",
     "--keep": "None",
     "--weight": "area",
     "--target-minimum": "0",
     "--target-maximum": "100",
-    "--hidden": "50,50",
-    "--noise-sigma": "0.5",
-    "--temperature": "1",
-    "--epochs": "200",
-    "--batch-size": "128",
-    "--budget": "60",
-    "--sheet": "2024",
-    "--skip-lines": "3",
     "--file-encoding": "latin-1",
 }
-"""Setting or option → an example of its value, where the default is none."""
+"""Setting or option → an example of its value, where neither default nor description shows the form."""
 
 
 def example() -> str:
@@ -106,7 +86,7 @@ def _settings() -> Iterator[str]:
     for name, setting in Settings.model_fields.items():
         default = toml_value(setting.default).strip('"') if setting.default not in (None, (), "") else ""
         yield f"### `{name}`"
-        yield f"{_sentence(setting)} {_said(f'MURHO_{name.upper()}=', default, EXAMPLES.get(name, ''))}"
+        yield _with_value(_sentence(setting), f"MURHO_{name.upper()}=", default, name)
 
 
 def _options() -> Iterator[str]:
@@ -116,14 +96,12 @@ def _options() -> Iterator[str]:
             panel = each.rich_help_panel or PANELS[0]
             yield f"### {panel}"
         if each.param_type_name == "option":
-            off = each.is_flag and (each.default or each.opts[0] == "--skip")
             yield f"#### `{each.opts[0]}`"
-            yield f"{each.help} {_said(f'{each.secondary_opts[0] if off else each.opts[0]} ', '', _value(each))}"
-    yield from (
-        f"In the TOML file a table `[{each.name}.NAME]` describes a column: {each.help}"
-        for each in option_texts()
-        if each.type == "object"
-    )
+            if each.is_flag and (each.default or each.opts[0] == "--skip"):
+                yield f"{each.help} Example: `{each.secondary_opts[0]}`"
+            else:
+                default = each.default if isinstance(each.default, str) else None
+                yield _with_value(each.help, f"{each.opts[0]} ", default, each.opts[0])
 
 
 PANELS = ("Options", "Data", "Validation", "Model", "Expert")
@@ -153,20 +131,11 @@ def _parameters(command: str) -> list[Any]:
     return parameters
 
 
-def _value(option: Any) -> str:
-    """Return an example of an option's value; empty for a flag."""
-    if option.is_flag:
-        return ""
-    text = next((each for each in option_texts() if each.flag == option.opts[0]), None)
-    choices = [each for each in text.values.replace(" or ", ", ").split(", ") if each] if text else []
-    chosen = [each for each in choices if each != text.default_text] if text and text.type == "string" else []
-    return EXAMPLES.get(option.opts[0]) or next(iter(chosen), text.default_text if text else str(option.default))
-
-
-def _said(name: str, default: str, value: str) -> str:
+def _with_value(text: str, begin: str, default: str | None, name: str) -> str:
+    """Return a description with the default or else the example, where there is one."""
     if default:
-        return f"Default: `{name}{default}`"
-    return f"Example: `{(name + value).strip()}`"
+        return f"{text} Default: `{begin}{default}`"
+    return f"{text} Example: `{begin}{EXAMPLES[name]}`" if name in EXAMPLES else text
 
 
 def _sentence(field: FieldInfo) -> str:

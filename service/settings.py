@@ -156,140 +156,126 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     checkpoints: Place = Path("checkpoints")
-    """Directory of NAME/VERSION checkpoints, or the URL of a storage such as s3://BUCKET/PREFIX."""
+    """Directory of NAME/VERSION checkpoints, or a URL such as s3://BUCKET/PREFIX."""
     host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 for every interface."""
+    """Address to listen on, 0.0.0.0 for every interface."""
     port: int = Field(default=8000, ge=0, le=65535)
-    """Port to listen on; 0 lets the system choose."""
+    """Port to listen on, 0 for any free one."""
     hosts: Words[Host] = ()
-    """Names of the service besides those of this machine, such as murho.example or *.example; another Host is
-    answered 421. Without them every name is answered, unless there are no API keys and `host` is a loopback
-    address."""
+    """Names of the service besides this machine's; another Host gets 421 (by default only without API keys on a
+    loopback address)."""
     root_path: RootPath = ""
-    """Path below which a proxy shows the service, such as /murho, whether it takes that off or not."""
+    """Path below which a proxy shows the service, stripped by the proxy or not."""
     ssl_certfile: FilePath | None = None
-    """Certificate chain, PEM: the service then speaks HTTPS, and only that. A renewed one is taken up within a
-    second."""
+    """Certificate chain (PEM), for HTTPS only; a renewed one is read within a second."""
     ssl_keyfile: FilePath | None = Field(default=None, validate_default=True)
-    """Its private key, if it is not in the same file."""
+    """Private key of ssl_certfile, if it is in another file."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
-    """A port for /metrics, /healthz and /readyz alone, in plain HTTP and without keys. /metrics is then nowhere
-    else."""
+    """Port for /metrics (then only there), /healthz and /readyz, in plain HTTP and without keys."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto takes a GPU where there is one."""
+    """auto takes a GPU if there is one."""
     default_model: str | None = None
-    """The model behind POST /predict; without it, the only one that is loaded."""
+    """Model behind POST /predict; by default the only one that is loaded."""
 
     versions: PolicyName = "latest"
-    """Which versions of a model are served: the latest that can be loaded, all, or the pinned ones."""
+    """Versions that are served; the latest is the highest that can be loaded."""
     pinned: str = Field(default="", validate_default=True)
-    """With versions=pinned: NAME=VERSION pairs, such as cars=3,rents=1; other names serve the latest."""
+    """With versions=pinned: NAME=VERSION pairs; other names serve the latest."""
     watch_seconds: NotNegative | None = None
-    """Seconds between two looks for new and deleted versions, by default 1 in a directory and 10 in a storage; 0:
-    only when asked to."""
+    """Seconds between looks for new versions (by default 1, in a storage 10); 0: only on request."""
 
     store: str | None = None
-    """Where predictions and their outcomes are kept: a file, or the address of a PostgreSQL database,
-    postgresql+psycopg://USER:PASSWORD@HOST/DATABASE. Without it nothing is."""
+    """File, or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE, that keeps predictions and outcomes; by default
+    nothing does."""
     record: Literal["asked", "all"] = "asked"
-    """With a store: which predictions are recorded, those that ask for it or all."""
+    """With a store: predictions that it keeps, by request or all."""
     adapt: Literal["off", "rolling", "adaptive"] = "off"
-    """With a store: how bands of numbers follow outcomes. rolling: quantiles of the newest 500. adaptive: from the
-    first outcome on, shifted and scaled, at levels that follow misses."""
+    """With a store: how bands of numbers follow outcomes, rolling by the newest 500, adaptive from the first on."""
     record_inputs: bool = False
-    """Whether the cells of recorded rows are kept, for quality by feature and to learn from."""
+    """Keep the cells of recorded rows, for quality by feature and to learn from."""
     record_bytes: Count = 2**26
-    """The most bytes of predictions that wait for the store; beyond, they aren't recorded and answers say so."""
+    """Most bytes of predictions that wait for the store; further ones are not recorded, and responses say so."""
     store_days: Positive | None = None
-    """Days after which predictions and their outcomes are deleted; sums stay."""
+    """Days after which predictions and outcomes are deleted; sums stay."""
     store_bytes: int | None = Field(default=None, ge=2**20)
-    """The most bytes of the store; beyond it the oldest predictions are deleted."""
+    """Most bytes of the store; beyond it the oldest predictions are deleted."""
 
     samples: Whole = DEFAULT_SAMPLES
-    """Draws behind an answer when a request does not say."""
+    """Draws behind a prediction if the request names no number."""
     max_samples: Count = 4096
-    """The largest `samples` that a request may ask for."""
+    """Most `samples` of a request."""
     max_rows: Count = 1_000_000
-    """The most rows of one request."""
+    """Most rows of a request."""
     max_draw_values: Count = 5_000_000
-    """The most values (rows x samples) that `include: ["draws"]` may list."""
+    """Most values (rows x samples) that `include: ["draws"]` may list."""
     draws_bytes: Count = KEPT_BYTES
-    """The most bytes of draws that are kept, of all models; others are made anew by each request."""
+    """Most bytes of draws kept for all models; each request computes others anew."""
     max_body_bytes: Count = 64 * 2**20
-    """The largest request body, in bytes; it is read whole. Send larger tables in parts."""
+    """Most bytes of a request's body, which is read whole; send larger tables in parts."""
     max_json_bytes: Count = 8 * 2**20
-    """The largest JSON of a request, in bytes; larger tables come as Arrow, Parquet or CSV."""
+    """Most bytes of a request's JSON; send larger tables as Arrow, Parquet or CSV."""
 
     request_bytes: Count = 2**28
-    """The most bytes of memory for bodies and their rows, of all requests; beyond it they are answered 429. A quarter
-    is for small ones alone."""
+    """Most bytes of memory for the bodies and rows of all requests; more get 429."""
     answer_bytes: Count = 2**29
-    """The most bytes of memory for large answers until they are sent, at 32 bytes a number, and as many again for
-    totals; others wait."""
+    """Most bytes of memory for large responses until they are sent; others wait."""
 
     max_pending: Count = 1_000
-    """The most requests waiting for or in computation; more are answered 429."""
+    """Most requests that wait or are computed; more get 429."""
     max_pending_cost: Count = 100_000_000
-    """The most row-draws waiting for or in computation; more gets 429, and 413 if alone."""
+    """Most row-draws that wait or are computed; more get 429, or 413 if they are one request's."""
     max_standing_wait: Positive = 0.5
-    """Seconds of small requests' work that may wait once their queue has not been empty for 10 s; more are answered
-    429."""
+    """Seconds of small requests' work that may wait once their queue has not been empty for 10 s; more get 429."""
     load_timeout: Positive = 120.0
-    """The most seconds that loading a version takes; one that takes longer is refused."""
+    """Most seconds to load a version; a slower one is refused."""
     request_timeout: Positive = 60.0
-    """Seconds from a request's arrival to its answer; then 504."""
+    """Seconds from a request's arrival to its response; then 504."""
     drain_delay: NotNegative = 1.0
-    """Seconds after SIGTERM in which the service is not ready but still serves: load balancers turn away."""
+    """Seconds after SIGTERM in which the service still serves but is not ready."""
     drain_grace: NotNegative = 20.0
-    """The most seconds that requests in flight get to finish after SIGTERM."""
+    """Most seconds after drain_delay for requests in flight to finish."""
 
     # Connections: the HTTP protocol and the process (service/http/connection.py).
     max_connections: Count = 10_000
-    """The most open connections; another one is answered 503 and closed."""
+    """Most open connections; another one gets 503 and is closed."""
     max_header_bytes: int = Field(default=32 * 1024, ge=1024)
-    """The most bytes of a request line with its headers; then 431."""
+    """Most bytes of a request line and its headers; then 431."""
     max_headers: Count = 100
-    """The most headers of a request; then 431."""
+    """Most headers of a request; then 431."""
     max_target_bytes: int = Field(default=16 * 1024, ge=256)
-    """The most bytes of a request's path with its query; then 414."""
+    """Most bytes of a request's path and query; then 414."""
     header_timeout: Positive = 10.0
     """Seconds from a request's first byte to the end of its headers; then 408."""
     idle_timeout: Positive = 65.0
-    """Seconds without a request after which a connection is closed; more than the load balancer in front has, often
-    60."""
+    """Seconds until an idle connection is closed; set more than your load balancer has, often 60."""
     send_timeout: Positive = 60.0
-    """Seconds in which a client takes nothing of an answer until it is cut off."""
+    """Seconds until a client that takes nothing of its response is cut off."""
     engine_silence: Positive = 60.0
-    """Seconds in which the engine may have work and show no sign of life; then /healthz says 503."""
+    """Seconds in which the engine may have work and be silent; then /healthz returns 503."""
 
     workers: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    """Front ends: processes that answer on the port, beside the engine's process; auto: all processors but one, and at
-    least one. Limits of callers and of what waits count over all, limits of memory and of connections for each."""
+    """Front ends, the processes on the port; auto: all processors but one, at least one."""
     threads: Count | None = None
-    """Threads of the engine's computation; by default all processors."""
+    """Threads of the engine; by default all processors."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least level logged."""
+    """Lowest level that is logged."""
     log_format: Literal["auto", "console", "json"] = "auto"
-    """auto: for people on a terminal, one JSON object a line otherwise."""
+    """auto: text on a terminal, otherwise one JSON object per line."""
 
     api_keys: Words[str] = ()
-    """The API keys, each as NAME:sha256:HEX; `murho key NAME` makes one. Without any key everybody may do
-    everything."""
+    """API keys as NAME:sha256:HEX, made by `murho key NAME`; without any, everybody may do everything."""
     api_keys_file: Path | None = None
-    """A file with one API key a line, read again when it changes."""
+    """File with one API key per line, read again when it changes."""
     open_paths: Words[OpenPath] = ()
-    """Paths that need no key, such as /metrics, /docs and /openapi.json; /, /healthz and /readyz never do, nor do
-    /ping and /v2/health."""
+    """Paths that need no key; /, /healthz, /readyz, /ping and /v2/health never do."""
     cors_origins: Words[Origin] = ()
-    """Origins, such as https://app.example, whose pages may use the service from a browser; * for all, with API
-    keys."""
+    """Origins whose pages may use the service from a browser; * for all, which takes API keys."""
     trusted_proxies: Words[Network] = ()
-    """Addresses and networks of proxies, such as 10.0.0.0/8, whose X-Forwarded-For tells who the client is. By
-    default it is whoever opened the connection."""
+    """Addresses and networks of proxies whose X-Forwarded-For names the client."""
     requests_per_second: Positive | None = None
-    """Requests a second of one caller (an API key, else an address), on average; more get 429."""
+    """Average requests per second of one caller (an API key, else an address); more get 429."""
     row_draws_per_second: Positive | None = None
-    """Row-draws a second of one caller, on average."""
+    """Average row-draws per second of one caller; more get 429."""
     burst_seconds: Positive = 10.0
     """Seconds of both limits that a caller may take at once after a pause."""
 

@@ -86,24 +86,23 @@ class TrainOptions(BaseModel):
 
     task: Literal["auto", "regression", "classification"] = Field(
         default="auto",
-        description="Whether the target is a number or one of several classes. auto takes text, truth "
-        "values, and numbers that are 0 or 1 alone for classes.",
+        description="Kind of the target. auto takes text, truth values, and numbers that are only 0 or 1 for classes.",
     )
     ignore: tuple[Column, ...] = Field(default=(), description="Columns to exclude.")
     group: tuple[Column, ...] = Field(
         default=(),
-        description="Columns that say which rows belong together, such as those of one patient. Groups are held out "
-        "whole, as new rows will be of new groups. No features.",
+        description="Columns that name groups of rows, such as patients: whole groups are held out, because new "
+        "rows will be of new groups. They are not features.",
     )
     time: Column | None = Field(
         default=None,
-        description="Column of dates or numbers. Each network is judged on rows that come later than those it learned "
-        "from. row-order stands for the order of the rows.",
+        description="Column of dates or numbers, or row-order: networks are judged on later rows than they "
+        "learned from.",
         json_schema_extra={"unset": "rows are held out at random"},
     )
     columns: dict[Column, ColumnOverride] = Field(
         default_factory=dict,
-        description="Kinds and units: name of a column, or of the target, to {'kind': …, 'unit': …}, either of them.",
+        description="Kinds and units of columns and the target, by name: {'kind': …, 'unit': …}, either or both.",
     )
     decimal: Literal[".", ","] | None = Field(
         default=None,
@@ -112,19 +111,19 @@ class TrainOptions(BaseModel):
     )
     date_order: Literal["month-first", "day-first", "year-first"] | None = Field(
         default=None,
-        description="Order of dates that leave it open: 03/04/05 is in March 2005, April 2005 or April 2003.",
+        description="Order of dates that leave it open: 03/04/05 may be in March 2005, April 2005 or April 2003.",
         json_schema_extra={"unset": "as in the other columns, else with the fewest dates in the future"},
     )
     pivot_year: int = Field(
         default=69,
         ge=0,
         le=100,
-        description="Years of two digits below this are in the 2000s, the others in the 1900s.",
+        description="Two-digit years below this are in the 2000s, the others in the 1900s.",
     )
     missing_value: tuple[Column, ...] = Field(
         default=(),
-        description="Texts or numbers that stand for a missing value, such as unknown or -200, besides the usual ones "
-        "(NA, ?, None, …); COLUMN=WORD for one column, as in Glucose=0. Whoever asks the model may send them, too.",
+        description="Texts or numbers that stand for a missing value, besides the usual ones (NA, ?, None, …), in "
+        "requests too; COLUMN=WORD for one column.",
     )
     keep: tuple[Column, ...] = Field(
         default=(),
@@ -133,74 +132,67 @@ class TrainOptions(BaseModel):
     )
     drop_bad_rows: bool = Field(
         default=False,
-        description="Whether to leave out rows whose target is a text, such as TBD, among numbers.",
+        description="Leave out rows whose target is a text, such as TBD, among numbers.",
     )
     weight: Column | None = Field(
         default=None,
-        description="Column with the weights of the rows: numbers from 0 on, which say how important a row is in the "
-        "fit, in validation, in calibration and in the scores. It is no feature; rows of weight 0 are left out.",
+        description="Column with the weights of rows in fit, validation, calibration and scores. It is not a "
+        "feature, and rows of weight 0 are left out.",
     )
     missing: Literal["accept", "refuse"] = Field(
         default="accept",
-        description="What to do if a row to predict lacks a value that no training row lacked. accept: the answer "
-        "averages over what the value may have been.",
+        description="What to do if a row lacks a value that no training row lacked; accept averages over what it "
+        "may have been.",
     )
     rare: Literal["pool", "name"] = Field(
         default="pool",
-        description="Categories of fewer than 5 training rows. pool: they count as one, and the checkpoint does not "
-        "name them. name: it names them, which may tell of single rows.",
+        description="Categories of fewer than 5 training rows: pool counts them as one, unnamed; name names them, "
+        "which may reveal rows.",
     )
     target_minimum: Limit | None = Field(
         default=None,
-        description="Least value of the target: no mean, percentile or draw lies below it. -inf: there is none.",
-        json_schema_extra={"unset": "a cap, if many targets lie at exactly one largest or smallest value"},
+        description="Least value of the target, which no mean, percentile or draw is below; -inf for none.",
+        json_schema_extra={"unset": "a cap, if many targets are exactly the smallest"},
     )
     target_maximum: Limit | None = Field(
         default=None,
-        description="Largest value of the target: no mean, percentile or draw lies above it. inf: there is none.",
-        json_schema_extra={"unset": "a cap, if many targets lie at exactly one largest or smallest value"},
+        description="Largest value of the target, which no mean, percentile or draw exceeds; inf for none.",
+        json_schema_extra={"unset": "a cap, if many targets are exactly the largest"},
     )
-    hidden: tuple[Width, ...] = Field(
-        default=(64, 64), max_length=16, description="Widths of the hidden layers, such as 50,50."
-    )
+    hidden: tuple[Width, ...] = Field(default=(64, 64), max_length=16, description="Widths of the hidden layers.")
     members: int = Field(
         default=10,
         ge=1,
         le=64,
-        description="Independently trained networks in one checkpoint, M; each leaves out a fifth of the rows.",
+        description="Independently trained networks, M, each without a fifth of the rows.",
     )
     encoding: Literal["auto", "standard", "piecewise", "mixed"] = Field(
         default="auto",
-        description="How numbers become inputs. piecewise adds bins; mixed, for classes alone, adds them for half of "
-        "the members. auto: mixed for classes below 1,000 rows, else what validates better.",
+        description="How numbers become inputs. piecewise adds bins, mixed (only for classes) adds them for half "
+        "of the members. auto takes mixed for classes below 1,000 rows, otherwise what validates "
+        "better.",
     )
     whiten: Literal["auto", "yes", "no"] = Field(
         default="auto",
-        description="Whether small differences between correlated numbers are inputs, too. auto takes what validates "
-        "better.",
+        description="Whether small differences between correlated numbers are inputs too; auto takes what "
+        "validates better.",
     )
     idle_features: Literal["auto", "keep"] = Field(
         default="auto",
-        description="Features that tell nothing. auto: below 1,000 rows and 50 rows a feature, answers do without "
-        "those whose shuffling does no harm, if this validates better.",
+        description="Below 1,000 rows and 50 rows per feature, auto ignores features whose shuffling does no "
+        "harm, if this validates better.",
     )
     prior: Literal["gaussian", "scale-mixture", "empirical-bayes"] = Field(
         default="empirical-bayes", description="Prior of the weights."
     )
     prior_sigma: Positive = Field(default=1.0, description="Standard deviation of the gaussian prior.")
-    prior_pi: float = Field(
-        default=0.5, gt=0.0, lt=1.0, description="Weight of the wide component of the scale-mixture prior."
-    )
-    prior_sigma1: Positive = Field(
-        default=1.0, description="Standard deviation of the wide component of the scale-mixture prior."
-    )
-    prior_sigma2: Positive = Field(
-        default=0.1, description="Standard deviation of the narrow component of the scale-mixture prior."
-    )
+    prior_pi: float = Field(default=0.5, gt=0.0, lt=1.0, description="Weight of the wide component of a scale mixture.")
+    prior_sigma1: Positive = Field(default=1.0, description="Standard deviation of a scale mixture's wide component.")
+    prior_sigma2: Positive = Field(default=0.1, description="Standard deviation of a scale mixture's narrow component.")
     noise: Literal["auto", "fixed", "homoscedastic", "heteroscedastic", "mixture", "negative-binomial"] = Field(
         default="auto",
-        description="Observation model. auto takes heteroscedastic noise (homoscedastic below 200 rows) or a mixture, "
-        "whichever validates better; for counts it tries negative-binomial, too.",
+        description="Observation model. auto takes heteroscedastic noise (homoscedastic below 200 rows), a "
+        "mixture or, for counts, negative-binomial, whichever validates better.",
     )
     noise_sigma: Positive | None = Field(
         default=None, description="Standard deviation of fixed noise, in the target's unit."
@@ -208,8 +200,7 @@ class TrainOptions(BaseModel):
     noise_components: int = Field(default=3, ge=1, le=20, description="Gaussians in the mixture noise of a row, K.")
     transform: Literal["auto", "none", "log"] = Field(
         default="auto",
-        description="Transform of the target. auto takes what validates better; the logarithm only where no target is "
-        "negative.",
+        description="Transform of the target. auto takes what validates better, log only if no target is negative.",
     )
     temperature: float | None = Field(
         default=None,
@@ -222,9 +213,7 @@ class TrainOptions(BaseModel):
         default="uniform", description="How the minibatches of an epoch share the KL."
     )
     activation: Literal["relu", "silu", "sigmoid"] = Field(default="silu", description="Activation between the layers.")
-    skip: bool = Field(
-        default=True, description="Whether the last layer also reads the inputs, past the hidden layers."
-    )
+    skip: bool = Field(default=True, description="Whether the last layer also reads the inputs.")
     draws_per_step: int = Field(default=1, ge=1, le=64, description="Draws for each row in an optimiser step.")
     epochs: int | None = Field(
         default=None, ge=1, description="Most epochs of a fit.", json_schema_extra={"unset": "by table size"}
@@ -239,22 +228,19 @@ class TrainOptions(BaseModel):
     patience: int = Field(default=15, ge=1, description="Validations without improvement before a fit stops.")
     budget: Positive | None = Field(
         default=None,
-        description="Most seconds by the clock until all candidates are fitted; the fit then depends on the machine. "
-        "The default counts work instead, the same on every machine. Of a table with more rows than the seconds are "
-        "enough for, a sample is used.",
-        json_schema_extra={
-            "unset": "the work of about 15 seconds of two cores up to 1,000 rows, of 80 from 10,000 to 50,000"
-        },
+        description="Most seconds by the clock to fit all candidates, on a sample if the table is too large for "
+        "that; the default counts work, not time.",
+        json_schema_extra={"unset": "about 15 s on two cores up to 1,000 rows, 80 s from 10,000 to 50,000"},
     )
     quick: bool = Field(
         default=False,
-        description="Whether to fit one candidate, of 5 members by default, and a linear one where rows are few, for "
-        "seconds, instead of a search: for a first look.",
+        description="Fit one candidate, of 5 members by default (and a linear one if rows are few), in seconds "
+        "instead of a search.",
     )
     seed: Seed = Field(
         default=0,
-        description="Seed of the split, the initial weights, the minibatches and the draws. The same seed gives the "
-        "same fit, however busy the machine is, on the same kind of processor and without --budget.",
+        description="Seed of split, initial weights, minibatches and draws. Without --budget, the same seed gives "
+        "the same fit on the same kind of processor.",
     )
 
     @property

@@ -53,7 +53,7 @@ def test_a_toml_file_says_the_same(tmp_path: Path) -> None:
         ("temperature", "number", "[above 0, at most 1; default: by validation, from 0.01 to 1]"),
         ("kl_weights", "string", "[uniform or geometric; default: uniform]"),
         ("hidden", "integers", "[each 1 to 16,384; default: 64,64]"),
-        ("group", "strings", "No features."),
+        ("group", "strings", "They are not features."),
     ],
 )
 def test_range_choices_and_default_are_said(name: str, kind: str, said: str) -> None:
