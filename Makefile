@@ -21,7 +21,7 @@ help: ## list these commands
 	@echo
 	@echo "  Variables: HOST=$(HOST) PORT=$(PORT) DEVICE=$(DEVICE) CHECKPOINTS=$(CHECKPOINTS), TORCH_VARIANT=cpu|cuda,"
 	@echo "  PYTHON=/path/to/python3, WORKERS=processes that test (0: this one),"
-	@echo "  ARGS='more words for serve, test, slow or bench'. More: docs/operations.md"
+	@echo "  ARGS='more words for serve, test, slow or bench'. More: docs/install.md"
 
 setup: ## the set-up alone, into .venv (the other commands do it by themselves)
 	@scripts/setup.sh
