@@ -291,30 +291,6 @@ def test_every_extra_that_documents_name_exists() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == set(extras)
 
 
-@pytest.mark.slow
-def test_the_page_on_evaluation_judges_as_it_says(tmp_path: Path) -> None:
-    """Its commands, with a quick fit; then every line of the answer begins as it does on the page."""
-    page = ROOT / "docs" / "evaluation.md"
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    (typed,) = blocks(page, "sh")
-    quick = "--noise homoscedastic --epochs 20 --hidden 16 --members 5 --encoding standard"
-    answer = shell(typed.replace("--target Miles_per_Gallon", f"--target Miles_per_Gallon {quick}"), tmp_path)
-    answer = answer[answer.index("most version") :]  # behind what training says
-
-    def titles(text: str) -> list[str]:
-        words = [line.split("  ")[0] for line in text.splitlines()]
-        return [word for word in words if word[:1].isalpha() and not word.startswith(("RMSE", "RMS std", "verdict"))]
-
-    printed = block_after(page, "answer")
-    assert sorted(titles(answer)) == sorted(titles(printed))
-    for line in (
-        "most version 1 on 99 rows",
-        "(3.0 points of a coverage of 90 % are chance: one standard error)",
-    ):
-        assert line in printed.splitlines()
-        assert line in answer.splitlines()
-
-
 def test_every_path_of_the_api_page_is_served(service: Service) -> None:
     text = (ROOT / "docs" / "api.md").read_text()
     named = set(re.findall(r"`(?:POST |GET )?(/[a-z/{}]+)`", text))
