@@ -1,7 +1,7 @@
 """`murho export --to onnx`: the graph and the encoding beside it answer as Murho does, in a few lines of NumPy."""
 
 import json
-import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from murho.model.predictive.prediction import PredictOptions
 from tests.support import ROOT, call_murho
 
 RENTS = ROOT / "tests" / "fixtures" / "checkpoints"
-PYTHON = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "revising.md").read_text(), re.DOTALL)[0]
+READERS = ROOT / "examples"
 
 
 @pytest.mark.parametrize("noise", ["rents", "heteroscedastic", "homoscedastic"])
@@ -36,27 +36,26 @@ def test_onnxruntime_answers_as_murho_does(tmp_path: Path, noise: str) -> None:
     expected = posterior.predict(columns, PredictOptions(64, (10.0, 50.0, 99.0)))
     records = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    space: dict[str, Any] = {"FOLDER": str(tmp_path / "out"), "ROWS": records}
-    exec(PYTHON, space)  # noqa: S102 - the example of docs/revising.md
-    np.testing.assert_allclose(space["rows"], encoded.inputs, atol=2e-6)
+    encode = runpy.run_path(str(READERS / "read_onnx.py"))["encode"]
+    encoding = json.loads((tmp_path / "out" / "encoding.json").read_text())
+    assert encoding["target"] in ("rent", "Miles_per_Gallon")
+    cells = [{name: None if cell != cell else cell for name, cell in record.items()} for record in records]
+    rows = [[encode(row, to) for to in encoding["columns"]] for row in cells]
+    np.testing.assert_allclose(rows, encoded.inputs, atol=2e-6)
     usual = ~encoded.out_of_range
     assert usual.any()
-    assert len(space["rows"]) == len(records)
-    for told in ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles"):
-        found, known = space["answer"][told][usual], getattr(expected, told)[usual]
-        unit = expected.std[usual]
-        assert (np.abs(found - known).T / unit).max() < 1e-4, told
-    assert json.loads((tmp_path / "out" / "encoding.json").read_text())["target"] in ("rent", "Miles_per_Gallon")
-
+    commands: list[tuple[str | Path, ...]] = [(sys.executable, READERS / "read_onnx.py")]
     if (modules := _node_modules()) is not None:
         (tmp_path / "node_modules").symlink_to(modules)
-        shutil.copy(ROOT / "examples" / "read_onnx.mjs", tmp_path)  # which finds its packages beside it
-        cells = [{name: None if cell != cell else cell for name, cell in record.items()} for record in records]
-        command = ("node", "read_onnx.mjs", tmp_path / "out", json.dumps(cells))
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        for told, values in json.loads(done.stdout).items():
-            known = space["answer"][told]
-            np.testing.assert_allclose(np.reshape(values, known.shape), known, rtol=1e-4)
+        shutil.copy(READERS / "read_onnx.mjs", tmp_path)  # which finds its packages beside it
+        commands.append(("node", "read_onnx.mjs"))
+    for command in commands:
+        line = (*command, tmp_path / "out", json.dumps(cells))
+        answer = json.loads(subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True).stdout)
+        for told in ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles"):
+            known = getattr(expected, told)
+            found = np.reshape(answer[told], known.shape)
+            assert (np.abs(found - known)[usual].T / expected.std[usual]).max() < 1e-4, told
 
 
 def _node_modules() -> Path | None:
