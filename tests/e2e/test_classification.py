@@ -54,9 +54,9 @@ def shapes(text: str) -> set[str]:
     return {line.replace("few rows", "").strip() for line in lines if line and not line.startswith("layers")}
 
 
-@pytest.mark.parametrize("mark", ["trained", "judged", "updated"])
+@pytest.mark.parametrize("mark", ["trained", "judged"])
 def test_the_page_shows_what_is_printed(typed: dict[str, str], mark: str) -> None:
-    command = {"trained": "train", "judged": "evaluate", "updated": "update"}[mark]
+    command = {"trained": "train", "judged": "evaluate"}[mark]
     said, shown = shapes(said_by(typed, command)), shapes(block_after(PAGE, mark))
     # Notes in brackets, and what the search chose, depend on the fit.
     differ = {line for line in shown - said if not line.startswith(("(", "0 %", "chose"))}
