@@ -276,7 +276,7 @@ class SearchPlan:
         self.time = self.time_left = sum(map(self.time_of, stages))
         self.work = self._scoring = 0.0
         self._budget = options.budget or (quick_budget(rows) if options.quick else default_budget(rows))
-        self._all = self._budget
+        self._all, self._planned = self._budget, self.time
         self._began, self._kept_back = began, kept_back
 
     def time_of(self, stage: str) -> float:
@@ -286,11 +286,16 @@ class SearchPlan:
     def extend(self, stages: Sequence[str]) -> None:
         """Add fits to what was planned, and as much for all of them as the fits before could spend."""
         for stage in stages:
-            self.add(stage)
+            self._append(stage)
         self._all += self._budget
 
     def add(self, stage: str) -> None:
-        """Add a fit to what was planned."""
+        """Add a fit to what was planned; unless the clock limits the training, it takes nothing from the others."""
+        self._append(stage)
+        if not self.by_clock:
+            self._all += self._budget * self.time_of(stage) / self._planned
+
+    def _append(self, stage: str) -> None:
         self.fits += 1
         self.time_left += self.time_of(stage)
         self.time += self.time_of(stage)

@@ -88,7 +88,7 @@ def shuffling_importance(fits: CandidateFits, attempt: Attempt, outcome: Fit) ->
     """How much worse the answers of a fit are for each held-out row, ``[N]``, where a feature is shuffled, by its name.
 
     Each feature's own inputs are shuffled together. Those for the distance to the training rows stay as they are, so
-    that a shuffled row does not count as unlike the others.
+    that a shuffled row does not count as unlike the others. A feature that no member reads is left out.
 
     Args:
         fits: Has made the fit.
@@ -97,25 +97,25 @@ def shuffling_importance(fits: CandidateFits, attempt: Attempt, outcome: Fit) ->
     """
     candidate, data = attempt.candidate, fits.data
     _, rows = data.rows(candidate.inputs, candidate.transform)
+    unread = set.intersection(*map(set, candidate.unread)) if candidate.unread else set()
     columns = {
-        name: where for name, where in data.encoder(candidate.inputs).columns_of.items() if where.stop > where.start
+        name: where
+        for name, where in data.encoder(candidate.inputs).columns_of.items()
+        if where.stop > where.start and name not in unread
     }
     scores = fits.row_scores(candidate, outcome, rows)
     most = max(1, min(MOST_SHUFFLES, SHUFFLES // len(columns)))
     generator = torch.Generator().manual_seed(seed_for(fits.options.seed, "shuffles"))
     importance: dict[str, Tensor] = {}
-    scorings = 1
     for name, where in columns.items():
         shuffled = torch.zeros_like(scores)
         for number in range(1, most + 1):
             features = rows.features.clone()
             features[:, where] = features[torch.randperm(len(rows), generator=generator)][:, where]
             shuffled += fits.row_scores(candidate, outcome, replace(rows, features=features))
-            scorings += 1
             importance[name] = row_differences(shuffled / number, scores)
             if number >= FEWEST_SHUFFLES and _importance_z(importance[name]) > CLEAR:
                 break
-    fits.plan.spend(scorings * fits.work_of_scoring(outcome, len(rows)))
     return importance
 
 

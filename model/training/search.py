@@ -288,6 +288,21 @@ def fit_in_full(fits: CandidateFits, best: BestSoFar, chosen: Candidate) -> None
         best.keep(*fits.fit(another, SETTLING, outcome), None if temperature > chosen.temperature else "temperature")
 
 
+def settle_trial(fits: CandidateFits, best: BestSoFar, trial: Attempt, trial_fit: Fit) -> None:
+    """Settle from the best trial, too, if it is better than the settled full fit by more than a standard error.
+
+    Args:
+        fits: Makes the fits.
+        best: Has the best fit; gets a better one.
+        trial: The best trial, with all members.
+        trial_fit: Its fit.
+    """
+    full = best.attempt.rows
+    if trial.rows is not None and full is not None and is_better(trial.rows, full, simpler=False):
+        fits.plan.add(SETTLING)
+        best.keep(*fits.fit(trial.candidate, SETTLING, trial_fit))
+
+
 MOST_LONGER = 3
 """Most longer fits after one another."""
 SURELY_WORSE = 2.0
@@ -382,11 +397,13 @@ def search(data: Training) -> SearchResult:
     try:
         if trials and not plan.late:
             chosen = run_trials(fits, best, chosen, dimensions)
-        trial = None if best.fit is None else best.attempt.loss
+        trial = None if best.fit is None else (best.attempt, best.fit)
         if not fits.interrupted:
             fit_in_full(fits, best, chosen)
+        if trial is not None and plan.few and not fits.interrupted:
+            settle_trial(fits, best, *trial)
         limited = options.budget is not None or options.epochs is not None
-        if trial is not None and not limited and trial - best.attempt.loss > MUCH_BETTER:
+        if trial is not None and not limited and trial[0].loss - best.attempt.loss > MUCH_BETTER:
             fit_on(fits, best)
         if linear and not fits.interrupted:
             fits.plan = SearchPlan([FULL, SETTLING], options, rows, began=time.monotonic())

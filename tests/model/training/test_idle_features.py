@@ -114,6 +114,14 @@ def test_judged_forward_a_member_is_chosen_by_rows_before_its_own() -> None:
     assert idle_by_member(importance, rows, 5, 0.5) == [set(), {"late"}, {"late"}, {"late"}, set()]
 
 
+def test_looking_for_idle_features_takes_nothing_from_the_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = list[float]()
+    monkeypatch.setattr(candidates_module.SearchPlan, "spend", lambda _, work, *__: spent.append(work))
+    tried = train(_table(), "y", make_options(QUICK | {"epochs": 30}), reporter=Notes()).spec.training["candidates"]
+    assert any(one["unread"] for one in tried)
+    assert len(spent) == len(tried)
+
+
 @pytest.mark.parametrize(("better", "kept"), [(0.03, False), (0.08, True)])
 def test_a_small_gain_is_not_enough(monkeypatch: pytest.MonkeyPatch, better: float, kept: bool) -> None:
     with_scores(monkeypatch, lambda candidate, _: 2.0 * (1.0 - better if "idle" in str(candidate) else 1.0))

@@ -17,7 +17,7 @@ from murho.model.bbb.fit import Epoch
 from murho.model.errors import FitError
 from murho.model.training import candidates as candidates_module
 from murho.model.training.candidate_fits import CandidateFits
-from murho.model.training.candidates import FULL, LEAST, Candidate, SearchPlan
+from murho.model.training.candidates import FULL, LEAST, TRIAL, Candidate, SearchPlan
 from murho.model.training.options import make_options
 from murho.model.training.tasks import next_temperature
 from murho.model.training.train import Trained, train
@@ -163,11 +163,11 @@ def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_know
 def test_what_has_settled_is_kept_and_of_classes_the_better_of_it_and_the_full_fit(
     monkeypatch: pytest.MonkeyPatch, better: str, classes: bool
 ) -> None:
-    kept = with_scores(monkeypatch, lambda _, stage: {"trial": -1.02, better: -1.0}.get(stage, 1.0))
+    kept = with_scores(monkeypatch, lambda _, stage: {"trial": 1.5, better: -1.0}.get(stage, 1.0))
     if classes:
         trained = searched(rooms_table(rows=1_300), "room", epochs=2, encoding="standard", whiten="no")
     else:
-        trained = searched(make_table(), transform="none", noise="heteroscedastic")
+        trained = searched(make_table(), transform="none", noise="heteroscedastic", temperature=0.3)
     name, outcome = "layers.0.bias.mu", present(kept[better if classes else "settling"])
     torch.testing.assert_close(trained.posterior.tensors[name], outcome.network.named_tensors()[name])
 
@@ -292,6 +292,39 @@ def test_a_slow_machine_changes_no_bit_of_a_fit_in_a_hurry(monkeypatch: pytest.M
         assert torch.equal(tensor, later.posterior.tensors[name]), name
     assert quick.spec.metrics == later.spec.metrics
     assert not any("a budget in seconds" in line for line in slow.lines)
+
+
+@pytest.mark.parametrize(("trial", "settled", "kept"), [(2.0, [1.0], 0), (0.5, [1.0, 0.8], 1), (0.5, [1.0, 1.2], 0)])
+def test_a_trial_that_is_better_than_the_full_fit_is_settled_too(
+    monkeypatch: pytest.MonkeyPatch, trial: float, settled: list[float], kept: int
+) -> None:
+    scores, settlings = iter(settled), list[torch.Tensor]()
+    with_scores(
+        monkeypatch, lambda _, stage: next(scores) if stage == "settling" else trial if stage == "trial" else 1.0
+    )
+    fit = CandidateFits.fit
+
+    def kept_fit(*arguments: Any) -> Any:
+        attempt, outcome = fit(*arguments)
+        if attempt.stage == "settling":
+            settlings.append(present(outcome).network.named_tensors()["layers.0.bias.mu"])
+        return attempt, outcome
+
+    monkeypatch.setattr(CandidateFits, "fit", kept_fit)
+    trained = searched(make_table(), transform="none", noise="heteroscedastic", temperature=0.3)
+    assert len(settlings) == len(settled)
+    torch.testing.assert_close(trained.posterior.tensors["layers.0.bias.mu"], settlings[kept])
+
+
+def test_a_fit_that_is_added_takes_nothing_from_the_others() -> None:
+    def budget_of_full(added: int, budget: float | None = None) -> float:
+        plan = SearchPlan([TRIAL, FULL], make_options({"budget": budget}), 500, began=time.monotonic())
+        for _ in range(added):
+            plan.add(TRIAL)
+        return plan.begin(FULL, 1, "", time.monotonic())[1]
+
+    assert budget_of_full(3) == pytest.approx(budget_of_full(0))
+    assert budget_of_full(3, 100.0) < 0.8 * budget_of_full(0, 100.0)  # the clock gives no more
 
 
 @pytest.mark.parametrize(
