@@ -39,20 +39,24 @@ LAST_IMPORTANCE = 1.5
 """Harm below which a feature is idle at last, if others have been left out."""
 FEWEST_SHUFFLES, MOST_SHUFFLES = 2, 10
 """Shuffles of a feature: their mean has less of the noise of a single shuffle."""
-SHUFFLES = 300
-"""Most shuffles in all, as long as each feature has one."""
+SHUFFLED_CELLS = 300_000
+"""Most cells to shuffle in all. Few rows have every feature shuffled once, whatever that takes; larger tables with more
+cells keep all features."""
 CLEAR = 2.0
 """Harm from which a feature is not shuffled any more."""
 SHOWN_NAMES = 10
 """Names of features in a note."""
 
 
-def without_idle_features(fits: CandidateFits, incumbent: Attempt, fit: Fit | None) -> tuple[Attempt, Fit | None]:
+def without_idle_features(
+    fits: CandidateFits, first: Candidate, incumbent: Attempt, fit: Fit | None
+) -> tuple[Attempt, Fit | None]:
     """Try a candidate without its idle features, if features are many, as long as this makes it better.
 
     Args:
         fits: Makes the fits.
-        incumbent: The trial of the candidate.
+        first: The candidate.
+        incumbent: Its trial, whose candidate has the temperature that it found.
         fit: Its fit; None if it failed.
 
     Returns:
@@ -60,7 +64,8 @@ def without_idle_features(fits: CandidateFits, incumbent: Attempt, fit: Fit | No
     """
     judged: Attempt | None = None
     importance: dict[str, Tensor] = {}
-    many = len(fits.data.split.training) < ROWS_A_FEATURE * len(fits.data.schema.features)
+    rows, features = len(fits.data.split.training), len(fits.data.schema.features)
+    many = rows < ROWS_A_FEATURE * features and (fits.plan.few or rows * features <= SHUFFLED_CELLS)
     for least in (*LEAST_IMPORTANCE, LAST_IMPORTANCE) if many else ():
         last = least == LAST_IMPORTANCE
         while fit is not None and not (fits.interrupted or fits.plan.late):
@@ -68,7 +73,8 @@ def without_idle_features(fits: CandidateFits, incumbent: Attempt, fit: Fit | No
                 break
             if judged is not incumbent:
                 judged, importance = incumbent, shuffling_importance(fits, incumbent, fit)
-            candidate = _without(fits, incumbent.candidate, importance, least)
+            tried = replace(incumbent.candidate, temperature=first.temperature)
+            candidate = _without(fits, tried, importance, least)
             if candidate.unread in {attempt.candidate.unread for attempt in fits.attempts}:
                 break
             fits.plan.add(TRIAL)
@@ -97,14 +103,14 @@ def shuffling_importance(fits: CandidateFits, attempt: Attempt, outcome: Fit) ->
     """
     candidate, data = attempt.candidate, fits.data
     _, rows = data.rows(candidate.inputs, candidate.transform)
-    unread = set.intersection(*map(set, candidate.unread)) if candidate.unread else set()
+    unread = candidate.inputs.unread_by_all
     columns = {
         name: where
         for name, where in data.encoder(candidate.inputs).columns_of.items()
         if where.stop > where.start and name not in unread
     }
     scores = fits.row_scores(candidate, outcome, rows)
-    most = max(1, min(MOST_SHUFFLES, SHUFFLES // len(columns)))
+    most = max(1, min(MOST_SHUFFLES, SHUFFLED_CELLS // (len(rows) * len(columns))))
     generator = torch.Generator().manual_seed(seed_for(fits.options.seed, "shuffles"))
     importance: dict[str, Tensor] = {}
     for name, where in columns.items():

@@ -179,8 +179,8 @@ class TrainOptions(BaseModel):
     )
     idle_features: Literal["auto", "keep"] = Field(
         default="auto",
-        description="Below 1,000 rows and 50 rows per feature, auto ignores features whose shuffling does no "
-        "harm, if this validates better.",
+        description="Below 50 rows per feature, auto ignores features whose shuffling does no harm, if this validates "
+        "better.",
     )
     prior: Literal["gaussian", "scale-mixture", "empirical-bayes"] = Field(
         default="empirical-bayes", description="Prior of the weights."

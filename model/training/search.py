@@ -194,9 +194,9 @@ def run_trials(
     chosen = first
     narrow: dict[str, Candidate] = {}
     best.keep(*fits.fit(chosen, TRIAL))
-    if fits.plan.few and fits.options.idle_features == "auto":
-        best.replace(*without_idle_features(fits, best.attempt, best.fit))
-        chosen = best.attempt.candidate
+    if fits.options.idle_features == "auto":
+        best.replace(*without_idle_features(fits, chosen, best.attempt, best.fit))
+        chosen = _best_candidate(best, temperature_path=first.temperature is None)
     for dimension in dimensions:
         chosen = _search_dimension(fits, best, dimension, chosen, narrow)
     if chosen.temperature is None:

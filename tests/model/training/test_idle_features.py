@@ -13,6 +13,8 @@ from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions, Question
 from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training import candidates as candidates_module
+from murho.model.training import idle_features
+from murho.model.training.candidates import Candidate
 from murho.model.training.idle_features import idle_by_member
 from murho.model.training.options import make_options
 from murho.model.training.train import Trained, train
@@ -57,6 +59,20 @@ def test_features_that_tell_nothing_are_left_out_and_the_others_stay(trained: Tr
     }
 
 
+def test_with_many_rows_the_temperature_still_rises_along_every_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    temperatures: dict[str, set[float | None]] = {"trial": set(), "full": set(), "settling": set()}
+
+    def scores(candidate: Candidate, stage: str) -> float:
+        temperatures[stage].add(candidate.temperature)
+        return 1.0 if candidate.unread else 2.0
+
+    monkeypatch.setattr(candidates_module, "FEW_ROWS", 50)
+    with_scores(monkeypatch, scores)
+    trained = train(_table(), "y", make_options(QUICK | {"epochs": 30, "noise": "auto"}), reporter=Notes())
+    assert trained.spec.encoder.unread
+    assert temperatures["trial"] == temperatures["full"] == {None}
+
+
 def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_training_rows(
     trained: Trained, tmp_path: Path
 ) -> None:
@@ -87,12 +103,12 @@ def test_an_update_says_that_it_learns_nothing_of_an_unread_feature(trained: Tra
 
 
 @pytest.mark.parametrize(
-    ("options", "few_rows"), [({"idle_features": "keep"}, 1000), ({}, 50), ({"quick": True}, 1000)]
+    ("options", "rows_a_feature"), [({"idle_features": "keep"}, 50), ({}, 5), ({"quick": True}, 50)]
 )
 def test_all_features_are_read_where_rows_are_many_or_it_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], few_rows: int
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], rows_a_feature: int
 ) -> None:
-    monkeypatch.setattr(candidates_module, "FEW_ROWS", few_rows)
+    monkeypatch.setattr(idle_features, "ROWS_A_FEATURE", rows_a_feature)
     trained = train(_table(), "y", make_options(QUICK | {"epochs": 4} | options), reporter=Notes())
     assert trained.spec.encoder.unread == ()
     assert {tuple(one["unread"]) for one in trained.spec.training["candidates"]} == {()}

@@ -147,7 +147,7 @@ def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_know
 
     monkeypatch.setattr(candidates_module, "FEW_ROWS", 100)
     with_scores(monkeypatch, nll)
-    spec = searched(make_table(), noise="heteroscedastic").spec
+    spec = searched(make_table(), noise="heteroscedastic", idle_features="keep").spec
     trials = [one for one in spec.training["candidates"] if one["stage"] == "trial"]
     assert [(one["transform"], one["encoding"]) for one in trials] == [
         ("none", "standard"),
