@@ -319,6 +319,17 @@ def test_prose_keeps_to_120_characters_and_the_readme_to_900_words() -> None:
     assert len(README.read_text().split()) <= 900
 
 
+def test_the_markdown_of_the_repository_has_at_most_36000_words() -> None:
+    git = shutil.which("git")
+    listing = [git, "-C", str(ROOT), "ls-files", "*.md"]
+    listed = subprocess.run(listing, capture_output=True, text=True, check=False).stdout.split() if git else []
+    # An archive of the repository has no list of its files, and its folders may contain pages of others.
+    tracked = [ROOT / name for name in listed if not name.startswith("tests/") and (ROOT / name).is_file()]
+    paths = tracked or [*PAGES, *(path for path in ROOT.glob("*.md") if path != README)]
+    words = {str(path.relative_to(ROOT)): len(path.read_text().split()) for path in paths}
+    assert sum(words.values()) <= 36_000, words
+
+
 def _prose(path: Path) -> str:
     """Return a page without code, tables, equations and lists that are made from code."""
     text = re.sub(r"<!-- (\w+) -->.*?<!-- end of \1 -->", "", path.read_text(), flags=re.DOTALL)
