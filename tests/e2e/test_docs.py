@@ -320,7 +320,7 @@ def test_prose_keeps_to_120_characters_and_the_readme_to_900_words() -> None:
 
 
 def test_the_markdown_of_the_repository_has_at_most_36000_words() -> None:
-    git = shutil.which("git")
+    git = shutil.which("git") or ""
     listing = [git, "-C", str(ROOT), "ls-files", "*.md"]
     listed = subprocess.run(listing, capture_output=True, text=True, check=False).stdout.split() if git else []
     # An archive of the repository has no list of its files, and its folders may contain pages of others.
