@@ -25,12 +25,13 @@ from murho.model.training.candidates import (
     LONGER,
     SETTLING,
     TRIAL,
+    WARM_UP_SHARE,
+    WARM_UP_SHARE_OF_FEW,
     Attempt,
     Candidate,
     SearchPlan,
     epochs_of,
     stage_title,
-    warm_up_share,
 )
 from murho.model.training.scoring import DRAWS, ClassScorer, NumberScorer, extrapolate, judge_scores
 
@@ -215,12 +216,13 @@ class CandidateFits:
         options, goes_on = self.options, stage in (SETTLING, LONGER)
         minibatches = minibatches_of(options, rows)
         epochs = epochs_of(stage, minibatches, options.epochs)
+        warm_up = 0.0 if goes_on else WARM_UP_SHARE_OF_FEW if self.plan.few else WARM_UP_SHARE
         return fit_options(
             options,
             rows,
             rate=RATE_OF_STAGE[stage],
             epochs=epochs,
-            warm_up_steps=0 if goes_on else round(warm_up_share(rows) * epochs * minibatches),
+            warm_up_steps=round(warm_up * epochs * minibatches),
             temperature=candidate.temperature,
             patience=options.patience,
             seed=seed_for(options.seed, f"{stage} fit") if goes_on else options.seed,

@@ -204,7 +204,11 @@ TIME_OF_STAGE = {TRIAL: 0.15, FULL: 1.0, SETTLING: 0.25, LONGER: 2.0}
 TIME_OF_TRIAL_OF_FEW = 0.25
 """Trials on few rows have all members. Where two judge a row, the score extrapolates to all; one per fold would score
 temperatures and transforms as single networks, which need more caution than the mixture that will answer."""
-FEW_ROWS = 1_000
+FEW_ROWS, ROWS_A_FEATURE = 1_000, 50
+"""Training rows, and those for each feature, below which rows are few."""
+MOST_CELLS = 300_000
+"""Most cells, rows times features, of more than `FEW_ROWS` rows that are few, or that are shuffled in a search for idle
+features: more would take too long. Fewer rows have every feature shuffled once."""
 WARM_UP_SHARE, WARM_UP_SHARE_OF_FEW = 0.2, 0.7
 """Share of a fit over which the KL's factor rises to a fixed temperature. With few rows the prior has much weight: it
 prunes units before they have learned, unless the factor rises slowly."""
@@ -212,18 +216,13 @@ SHARE_OF_SEARCH = 0.96
 """Share of a training that its search takes, for the progress: the rest calibrates and scores."""
 
 
-def has_few_rows(rows: int) -> bool:
-    """Whether so many training rows are few, so that chance decides between trials as often as anything else.
+def has_few_rows(rows: int, features: int) -> bool:
+    """Whether training rows are few for so many features, so that chance decides between trials as much as anything.
 
     Then trials have all members, the temperature is searched instead of found along each fit, and the simpler of two
     choices is kept unless the other one is clearly better.
     """
-    return rows < FEW_ROWS
-
-
-def warm_up_share(rows: int) -> float:
-    """Share of the steps over which the KL's factor rises in a fit, by the number of training rows."""
-    return WARM_UP_SHARE_OF_FEW if has_few_rows(rows) else WARM_UP_SHARE
+    return rows < FEW_ROWS or (rows < ROWS_A_FEATURE * features and rows * features <= MOST_CELLS)
 
 
 def epochs_of(stage: str, minibatches: int, epochs: int | None) -> int:
@@ -260,6 +259,7 @@ class SearchPlan:
         options: TrainOptions,
         rows: int,
         *,
+        few: bool,
         began: float,
         kept_back: float = 0.0,
     ) -> None:
@@ -269,10 +269,11 @@ class SearchPlan:
             stages: The stages of the fits, in order.
             options: Options of the training: ``--budget`` and ``--quick``.
             rows: Training rows, N.
+            few: Whether they are few, see `has_few_rows`.
             began: When a budget by the clock began, monotonic seconds.
             kept_back: What a budget by the clock leaves for the end, seconds.
         """
-        self.few, self.fits, self.by_clock = has_few_rows(rows), len(stages), options.budget is not None
+        self.few, self.fits, self.by_clock = few, len(stages), options.budget is not None
         self.time = self.time_left = sum(map(self.time_of, stages))
         self.work = self._scoring = 0.0
         self._budget = options.budget or (quick_budget(rows) if options.quick else default_budget(rows))

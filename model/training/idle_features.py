@@ -27,11 +27,9 @@ from murho.model.bbb.fit import Fit
 from murho.model.bbb.fit_rows import Rows
 from murho.model.seeds import seed_for
 from murho.model.training.candidate_fits import CandidateFits
-from murho.model.training.candidates import NARROW, TRIAL, Attempt, Candidate
+from murho.model.training.candidates import MOST_CELLS, NARROW, ROWS_A_FEATURE, TRIAL, Attempt, Candidate
 from murho.model.training.scoring import mean_and_error, paired_difference, row_differences
 
-ROWS_A_FEATURE = 50
-"""Rows for each feature from which no feature is looked at: then idle ones cost little, and trials take time."""
 LEAST_IMPORTANCE = (0.5, 1.0)
 """Harm of shuffling below which a feature is idle: first the lower one. The first trial among many idle features has
 hardly learned some that act together, and at 1 these were lost."""
@@ -39,9 +37,6 @@ LAST_IMPORTANCE = 1.5
 """Harm below which a feature is idle at last, if others have been left out."""
 FEWEST_SHUFFLES, MOST_SHUFFLES = 2, 10
 """Shuffles of a feature: their mean has less of the noise of a single shuffle."""
-SHUFFLED_CELLS = 300_000
-"""Most cells to shuffle in all. Few rows have every feature shuffled once, whatever that takes; larger tables with more
-cells keep all features."""
 CLEAR = 2.0
 """Harm from which a feature is not shuffled any more."""
 SHOWN_NAMES = 10
@@ -65,7 +60,7 @@ def without_idle_features(
     judged: Attempt | None = None
     importance: dict[str, Tensor] = {}
     rows, features = len(fits.data.split.training), len(fits.data.schema.features)
-    many = rows < ROWS_A_FEATURE * features and (fits.plan.few or rows * features <= SHUFFLED_CELLS)
+    many = rows < ROWS_A_FEATURE * features and (fits.plan.few or rows * features <= MOST_CELLS)
     for least in (*LEAST_IMPORTANCE, LAST_IMPORTANCE) if many else ():
         last = least == LAST_IMPORTANCE
         while fit is not None and not (fits.interrupted or fits.plan.late):
@@ -110,7 +105,7 @@ def shuffling_importance(fits: CandidateFits, attempt: Attempt, outcome: Fit) ->
         if where.stop > where.start and name not in unread
     }
     scores = fits.row_scores(candidate, outcome, rows)
-    most = max(1, min(MOST_SHUFFLES, SHUFFLED_CELLS // (len(rows) * len(columns))))
+    most = max(1, min(MOST_SHUFFLES, MOST_CELLS // (len(rows) * len(columns))))
     generator = torch.Generator().manual_seed(seed_for(fits.options.seed, "shuffles"))
     importance: dict[str, Tensor] = {}
     for name, where in columns.items():

@@ -5,7 +5,7 @@ a full fit with all members, and a shorter, "settling" fit that starts from its 
 all members (`model.bbb.fit_rows`). Options that the user has set are not searched. The order of the search is
 observation model and transform, as the task has them, then encoding, whitening and temperature.
 
-From `model.training.candidates.FEW_ROWS` rows on, the temperature (the factor of the KL) rises along each fit: members
+On a table of many rows (`has_few_rows`), the temperature (the factor of the KL) rises along each fit: members
 first overfit, then the prior gets more and more weight. The best parameters on this path are kept, and the settling fit
 runs at their temperature. A value that lost narrowly is tried again together with the later choices.
 
@@ -361,7 +361,8 @@ def trial(data: Training) -> Attempt:
         FitError: The fit became non-finite.
     """
     # A trial takes a small share of it.
-    fits = CandidateFits(data, SearchPlan([FULL], data.options, len(data.split.training), began=time.monotonic()))
+    rows, began = len(data.split.training), time.monotonic()
+    fits = CandidateFits(data, SearchPlan([FULL], data.options, rows, few=data.few, began=began))
     attempt, outcome = fits.fit(first_candidate(data), TRIAL)
     if outcome is None:
         raise FitError(str(fits.failure))
@@ -391,7 +392,7 @@ def search(data: Training) -> SearchResult:
     linear = options.quick and options.budget is None and rows < FEWEST_ROWS_TO_BEND
     linear &= "hidden" not in options.model_fields_set
     stages = [TRIAL] * trials + [FULL, SETTLING]
-    plan = SearchPlan(stages, options, rows, began=data.began, kept_back=data.kept_back)
+    plan = SearchPlan(stages, options, rows, few=data.few, began=data.began, kept_back=data.kept_back)
     fits = CandidateFits(data, plan)
     best = BestSoFar(few=data.few)
     try:
@@ -406,7 +407,7 @@ def search(data: Training) -> SearchResult:
         if trial is not None and not limited and trial[0].loss - best.attempt.loss > MUCH_BETTER:
             fit_on(fits, best)
         if linear and not fits.interrupted:
-            fits.plan = SearchPlan([FULL, SETTLING], options, rows, began=time.monotonic())
+            fits.plan = SearchPlan([FULL, SETTLING], options, rows, few=data.few, began=time.monotonic())
             simple = BestSoFar(few=data.few)
             fit_in_full(fits, simple, replace(chosen, hidden=(), temperature=options.temperature or OF_A_LINE))
             best.keep(simple.attempt, simple.fit)

@@ -20,6 +20,7 @@ from murho.model.bbb.registry import make_likelihood
 from murho.model.bbb.schedule import FitOptions
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.training import candidates as candidates_module
 from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.candidates import Attempt, Candidate, Reporter, Stage
 from murho.model.training.options import make_options
@@ -65,6 +66,12 @@ def rescored(attempt: Attempt, nll: float, crps: float = 1.0) -> Attempt:
     if attempt.crps is None:
         return replace(attempt, nll=nll, rows=rows[:1])
     return replace(attempt, nll=nll, crps=crps, rows=rows)
+
+
+def with_few_rows_below(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Let a table have many rows from a number of them on, whatever its features."""
+    monkeypatch.setattr(candidates_module, "FEW_ROWS", rows)
+    monkeypatch.setattr(candidates_module, "ROWS_A_FEATURE", 0)
 
 
 def with_scores(

@@ -18,7 +18,7 @@ from murho.model.training.candidates import Candidate
 from murho.model.training.idle_features import idle_by_member
 from murho.model.training.options import make_options
 from murho.model.training.train import Trained, train
-from tests.model.conftest import Notes, with_scores
+from tests.model.conftest import Notes, with_few_rows_below, with_scores
 from tests.support import call_murho, write_table
 
 QUICK = {"epochs": 60, "hidden": (12,), "members": 5, "noise": "homoscedastic", "transform": "none"} | {
@@ -66,7 +66,7 @@ def test_with_many_rows_the_temperature_still_rises_along_every_fit(monkeypatch:
         temperatures[stage].add(candidate.temperature)
         return 1.0 if candidate.unread else 2.0
 
-    monkeypatch.setattr(candidates_module, "FEW_ROWS", 50)
+    with_few_rows_below(monkeypatch, 50)
     with_scores(monkeypatch, scores)
     trained = train(_table(), "y", make_options(QUICK | {"epochs": 30, "noise": "auto"}), reporter=Notes())
     assert trained.spec.encoder.unread

@@ -17,11 +17,19 @@ from murho.model.bbb.fit import Epoch
 from murho.model.errors import FitError
 from murho.model.training import candidates as candidates_module
 from murho.model.training.candidate_fits import CandidateFits
-from murho.model.training.candidates import FULL, LEAST, TRIAL, Candidate, SearchPlan
+from murho.model.training.candidates import FULL, LEAST, TRIAL, Candidate, SearchPlan, has_few_rows
 from murho.model.training.options import make_options
 from murho.model.training.tasks import next_temperature
 from murho.model.training.train import Trained, train
-from tests.model.conftest import Notes, make_table, present, train_quickly, with_losses_of_judges, with_scores
+from tests.model.conftest import (
+    Notes,
+    make_table,
+    present,
+    train_quickly,
+    with_few_rows_below,
+    with_losses_of_judges,
+    with_scores,
+)
 from tests.model.rooms import rooms_table
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
@@ -51,7 +59,7 @@ def test_every_open_choice_is_tried_and_what_has_settled_is_kept() -> None:
 
 
 def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates_module, "FEW_ROWS", 100)
+    with_few_rows_below(monkeypatch, 100)
     notes = Notes()
     spec = train(make_table(), "rent", make_options(QUICK), reporter=notes).spec
     tried = spec.training["candidates"]
@@ -95,13 +103,13 @@ def test_an_interruption_early_in_the_full_fit_keeps_the_best_trial() -> None:
 
 def test_a_budget_by_the_clock_counts_waiting_and_keeps_time_for_scoring() -> None:
     began = time.monotonic()
-    plan = SearchPlan([FULL, FULL], make_options({"budget": 3600.0}), 1_000, began=began)
+    plan = SearchPlan([FULL, FULL], make_options({"budget": 3600.0}), 1_000, few=False, began=began)
     assert plan.by_clock
     plan.spend(10.0, 8.0)
     assert plan.begin(FULL, 1, "", began + 600.0)[1] == pytest.approx(1500.0 - 8.0)
     assert plan.begin(FULL, 2, "", began + 600.0)[1] == pytest.approx(3000.0 - 8.0)
     assert not plan.late
-    late = SearchPlan([FULL], make_options({"budget": 10.0}), 1_000, began=began - 11.0)
+    late = SearchPlan([FULL], make_options({"budget": 10.0}), 1_000, few=False, began=began - 11.0)
     assert late.late
     assert late.begin(FULL, 1, "", began)[1] == LEAST
 
@@ -145,7 +153,7 @@ def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_know
         log, bins = candidate.transform == "log", candidate.encoding == "piecewise"
         return (log_with_bins if bins else log_alone) if log else (-2.0 if bins else 0.0)
 
-    monkeypatch.setattr(candidates_module, "FEW_ROWS", 100)
+    with_few_rows_below(monkeypatch, 100)
     with_scores(monkeypatch, nll)
     spec = searched(make_table(), noise="heteroscedastic", idle_features="keep").spec
     trials = [one for one in spec.training["candidates"] if one["stage"] == "trial"]
@@ -192,7 +200,7 @@ def test_all_members_read_alike_where_one_kind_is_better_alone(
 def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
     monkeypatch: pytest.MonkeyPatch, few_rows: int, apart: float, tried: set[bool]
 ) -> None:
-    monkeypatch.setattr(candidates_module, "FEW_ROWS", few_rows)
+    with_few_rows_below(monkeypatch, few_rows)
     load, difference = np.random.default_rng(0).normal(size=(2, 300))
     table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
     spec = searched(table, "wear", noise="homoscedastic", transform="none", encoding="standard", skip=False).spec
@@ -316,9 +324,24 @@ def test_a_trial_that_is_better_than_the_full_fit_is_settled_too(
     torch.testing.assert_close(trained.posterior.tensors["layers.0.bias.mu"], settlings[kept])
 
 
+@pytest.mark.parametrize(
+    ("rows", "features", "few"),
+    [
+        (999, 8, True),
+        (1_000, 8, False),
+        (2_500, 60, True),
+        (3_000, 60, False),
+        (10_000, 784, False),
+        (900, 5_000, True),
+    ],
+)
+def test_rows_are_few_for_many_features(rows: int, features: int, *, few: bool) -> None:
+    assert has_few_rows(rows, features) == few
+
+
 def test_a_fit_that_is_added_takes_nothing_from_the_others() -> None:
     def budget_of_full(added: int, budget: float | None = None) -> float:
-        plan = SearchPlan([TRIAL, FULL], make_options({"budget": budget}), 500, began=time.monotonic())
+        plan = SearchPlan([TRIAL, FULL], make_options({"budget": budget}), 500, few=True, began=time.monotonic())
         for _ in range(added):
             plan.add(TRIAL)
         return plan.begin(FULL, 1, "", time.monotonic())[1]
