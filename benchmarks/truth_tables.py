@@ -315,6 +315,17 @@ def _rare(generator: Generator) -> Known:
     return _known(generator, "a class of 3 %", 1_200, classes=2, world=shifted)
 
 
+def _idle(generator: Generator) -> Known:
+    """Return 800 rows with 50 further numbers that have no effect."""
+
+    def widen(rows: Rows) -> Rows:
+        return replace(rows, more={f"idle{number:02}": generator.uniform(-1.0, 1.0, len(rows)) for number in range(50)})
+
+    known = _known(generator, "50 idle features", rows=800)
+    queries = {condition: widen(rows) for condition, rows in known.queries.items()}
+    return replace(known, training=widen(known.training), fresh=widen(known.fresh), queries=queries)
+
+
 TABLES: dict[str, Callable[[Generator], Known]] = {
     "complete": _complete,
     "missing": partial(_missing, by_value=False),
@@ -339,6 +350,7 @@ TABLES: dict[str, Callable[[Generator], Known]] = {
         for classes, rows in ((2, 400), (3, 400), (10, 2_000))
     },
     "rare": _rare,
+    "idle": _idle,
 }
 """Name → what makes the table."""
 
