@@ -46,7 +46,7 @@ def test_it_starts_with_the_likeliest_class_and_a_bar_for_each(visit: Visit, sit
     assert shown == pytest.approx([100 * value for value in answer["probabilities"][0]], abs=0.51)
     first = visit.page.locator("#class-bars .note-text .inline").first.text_content() or ""
     low, _, high = answer["percentiles"]["values"][0][0]
-    assert f"from {100 * low:.0f}" in first or f"from {100 * low:.1f}" in first
+    assert f"draws {100 * low:.0f}" in first or f"draws {100 * low:.1f}" in first
     assert f"to {100 * high:.0f}" in first or f"to {100 * high:.1f}" in first
     assert "33\u202f% of the training rows" in first
     assert "one of 3 classes" in visit.text("#about")

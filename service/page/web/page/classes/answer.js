@@ -62,7 +62,7 @@ export function showAnswer(overview, answer, choices) {
     const share = shares?.[number] ?? null;
     return {
       name: named(classes[number]), share, bars: [{ value: probabilities[number], low, high, color: set.has(number) ? 'accent' : 'out' }], figure: percent(probabilities[number]),
-      note: [`, ${interval(low, high, ' to ')} % over draws${share === null ? '' : `, ${percent(share)} of the training rows`}${set.has(number) ? ', in the set' : ''}`, interval(low, high, '–')],
+      note: [`, over draws ${interval(low, high, ' to ')} %${share === null ? '' : `, ${percent(share)} of the training rows`}${set.has(number) ? ', in the set' : ''}`, interval(low, high, '–')],
     };
   });
   if (rest.length) {
