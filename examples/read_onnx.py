@@ -13,12 +13,12 @@ import numpy as np
 import onnxruntime
 
 
-def scaled(x: float | None, to: dict[str, Any]) -> float:
+def scale(x: float | None, to: dict[str, Any]) -> float:
     """Return a cell in standard deviations from the mean; 0 if it is missing."""
     return 0.0 if x is None else (x - to["mean"]) / to["std"]
 
 
-def clipped(x: float, least: float | None, most: float | None) -> float:
+def clip(x: float, least: float | None, most: float | None) -> float:
     """Return a number within limits; None: there is no such limit."""
     return min(max(x, -inf if least is None else least), inf if most is None else most)
 
@@ -26,15 +26,15 @@ def clipped(x: float, least: float | None, most: float | None) -> float:
 def encode(row: dict[str, Any], to: dict[str, Any]) -> float:
     """Return one input of the graph, as one entry of ``columns`` in encoding.json says."""
     if "numbers" in to:
-        total = sum(each["weight"] * scaled(row[name], each) for name, each in to["numbers"].items())
-        return clipped(total, to["least"], to["most"])
+        total = sum(each["weight"] * scale(row[name], each) for name, each in to["numbers"].items())
+        return clip(total, to["least"], to["most"])
     if "zero" in to:
         return 0.0
     x = row[to["feature"]]
     if "missing" in to or x is None:
         return float("missing" in to and x is None)
     if "slope" in to:
-        return (clipped(scaled(x, to), to["floor"], to["ceiling"]) - to["offset"]) * to["slope"]
+        return (clip(scale(x, to), to["floor"], to["ceiling"]) - to["offset"]) * to["slope"]
     if "part" in to:
         day = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=round(x * 86_400))
         share = {"month": (day.month - 1) / 12, "weekday": day.weekday() / 7, "hour": day.hour / 24}[to["part"]]

@@ -27,7 +27,15 @@ from murho.model.bbb.fit import Fit
 from murho.model.bbb.fit_rows import Rows
 from murho.model.seeds import seed_for
 from murho.model.training.candidate_fits import CandidateFits
-from murho.model.training.candidates import MOST_CELLS, NARROW, ROWS_A_FEATURE, TRIAL, Attempt, Candidate
+from murho.model.training.candidates import (
+    MOST_CELLS,
+    NARROW,
+    ROWS_A_FEATURE,
+    TRIAL,
+    Attempt,
+    Candidate,
+    has_few_rows,
+)
 from murho.model.training.scoring import mean_and_error, paired_difference, row_differences
 
 LEAST_IMPORTANCE = (0.5, 1.0)
@@ -60,7 +68,7 @@ def without_idle_features(
     judged: Attempt | None = None
     importance: dict[str, Tensor] = {}
     rows, features = len(fits.data.split.training), len(fits.data.schema.features)
-    many = rows < ROWS_A_FEATURE * features and (fits.plan.few or rows * features <= MOST_CELLS)
+    many = rows < ROWS_A_FEATURE * features and has_few_rows(rows, features)
     for least in (*LEAST_IMPORTANCE, LAST_IMPORTANCE) if many else ():
         last = least == LAST_IMPORTANCE
         while fit is not None and not (fits.interrupted or fits.plan.late):

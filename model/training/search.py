@@ -401,7 +401,7 @@ def search(data: Training) -> SearchResult:
         trial = None if best.fit is None else (best.attempt, best.fit)
         if not fits.interrupted:
             fit_in_full(fits, best, chosen)
-        if trial is not None and plan.few and not fits.interrupted:
+        if trial is not None and plan.few and not _over(fits):
             settle_trial(fits, best, *trial)
         limited = options.budget is not None or options.epochs is not None
         if trial is not None and not limited and trial[0].loss - best.attempt.loss > MUCH_BETTER:

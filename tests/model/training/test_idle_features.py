@@ -18,7 +18,7 @@ from murho.model.training.candidates import Candidate
 from murho.model.training.idle_features import idle_by_member
 from murho.model.training.options import make_options
 from murho.model.training.train import Trained, train
-from tests.model.conftest import Notes, with_few_rows_below, with_scores
+from tests.model.conftest import Notes, with_scores
 from tests.support import call_murho, write_table
 
 QUICK = {"epochs": 60, "hidden": (12,), "members": 5, "noise": "homoscedastic", "transform": "none"} | {
@@ -59,16 +59,19 @@ def test_features_that_tell_nothing_are_left_out_and_the_others_stay(trained: Tr
     }
 
 
-def test_with_many_rows_the_temperature_still_rises_along_every_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_many_rows_of_classes_the_temperature_still_rises_along_every_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     temperatures: dict[str, set[float | None]] = {"trial": set(), "full": set(), "settling": set()}
 
     def scores(candidate: Candidate, stage: str) -> float:
         temperatures[stage].add(candidate.temperature)
         return 1.0 if candidate.unread else 2.0
 
-    with_few_rows_below(monkeypatch, 50)
+    monkeypatch.setattr(candidates_module, "FEW_ROWS", 50)
     with_scores(monkeypatch, scores)
-    trained = train(_table(), "y", make_options(QUICK | {"epochs": 30, "noise": "auto"}), reporter=Notes())
+    table = _table()
+    sizes = pa.array(["large" if value.as_py() > 0.0 else "small" for value in table["y"]])
+    options = make_options({"epochs": 30, "hidden": (12,), "members": 5, "skip": False})
+    trained = train(table.drop(["y"]).append_column("size", sizes), "size", options, reporter=Notes())
     assert trained.spec.encoder.unread
     assert temperatures["trial"] == temperatures["full"] == {None}
 

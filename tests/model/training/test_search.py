@@ -312,13 +312,13 @@ def test_a_trial_that_is_better_than_the_full_fit_is_settled_too(
     )
     fit = CandidateFits.fit
 
-    def kept_fit(*arguments: Any) -> Any:
+    def record_fit(*arguments: Any) -> Any:
         attempt, outcome = fit(*arguments)
         if attempt.stage == "settling":
             settlings.append(present(outcome).network.named_tensors()["layers.0.bias.mu"])
         return attempt, outcome
 
-    monkeypatch.setattr(CandidateFits, "fit", kept_fit)
+    monkeypatch.setattr(CandidateFits, "fit", record_fit)
     trained = searched(make_table(), transform="none", noise="heteroscedastic", temperature=0.3)
     assert len(settlings) == len(settled)
     torch.testing.assert_close(trained.posterior.tensors["layers.0.bias.mu"], settlings[kept])
